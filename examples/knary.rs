@@ -3,7 +3,7 @@
 //!
 //! Shows spawns in an iterator chain. With short leaves it asks what a spawn costs; with long ones, whether all workers find
 //! something to do; with `--sleep`, how many workers a node can have without needing cores for them; with `--count`, how many
-//! leaves were done twice where machines died.
+//! leaves were done twice where machines died; with `--flow`, what the same costs as a flow.
 
 mod common;
 
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use clap::Parser;
 use common::Mode;
+use satin::{Flow, Handle, Many, flow, many, spawnable, task};
 use serde::{Deserialize, Serialize};
 
 /// A recursion that no stack is too small for.
@@ -26,7 +27,7 @@ const DEPTH_MAX: i64 = 10_000;
 /// Counts the leaves of a complete tree, working a while at each
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  knary\n  knary 18 2 1 --compare\n  knary 3 10 1000 --sleep --threads 100"
+    after_help = "Examples:\n  knary\n  knary 18 2 1 --compare\n  knary 3 10 1000 --sleep --threads 100\n  knary 4 7 1000 --flow"
 )]
 struct Cli {
     /// Levels below the root
@@ -47,6 +48,9 @@ struct Cli {
     /// Append a byte to this file after each leaf, on whatever node: its length is the number of leaves that were done
     #[arg(long, value_name = "FILE")]
     count: Option<PathBuf>,
+    /// As a flow: the leaves are tasks, and so are the sums
+    #[arg(long)]
+    flow: bool,
     #[command(flatten)]
     mode: Mode,
     #[command(flatten)]
@@ -73,7 +77,13 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     };
     let run = cli.mode.measure(
         || leaf,
-        |leaf| knary(depth, width, leaf),
+        |leaf| match cli.flow {
+            true => flow!(|g| {
+                let leaves = tasks(g, depth, width, leaf);
+                g.take(leaves)
+            }),
+            false => knary(depth, width, leaf),
+        },
         |leaf| satin::seq!(knary(depth, width, leaf)),
         |&answer| {
             ensure!(
@@ -100,7 +110,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[satin::spawnable]
+#[spawnable]
 fn knary(depth: u32, width: u32, leaf: Leaf) -> u64 {
     if depth == 0 {
         leaf.work();
@@ -108,6 +118,22 @@ fn knary(depth: u32, width: u32, leaf: Leaf) -> u64 {
         return 1;
     }
     (0..width).map(|_| knary(depth - 1, width, leaf)).sum()
+}
+
+/// The same tree of tasks: the handle names its number of leaves.
+fn tasks<'g>(g: &Flow<'g>, depth: u32, width: u32, leaf: Leaf) -> Handle<'g, u64> {
+    if depth == 0 {
+        return task!(g, knary(0, width, leaf));
+    }
+    let parts: Vec<_> = (0..width)
+        .map(|_| tasks(g, depth - 1, width, leaf))
+        .collect();
+    task!(g, sum(many(parts)))
+}
+
+#[spawnable]
+fn sum(parts: &Many<u64>) -> u64 {
+    parts.iter().sum()
 }
 
 /// The file of `--count`, in every process of the pool.

@@ -519,6 +519,66 @@ pub use satin_runtime::worker::Made;
 /// ```
 pub use satin_runtime::worker::{r, rw};
 
+/// # Example
+/// Data of your own to which tasks add:
+///
+/// ```
+/// use satin::{Additive, acc, flow, spawnable, task};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Default, Serialize, Deserialize)]
+/// struct Mean {
+///     sum: f64,
+///     count: u64,
+/// }
+///
+/// impl Additive for Mean {
+///     fn nothing() -> Mean {
+///         Mean::default()
+///     }
+///     fn add(&mut self, more: &Mean) {
+///         self.sum += more.sum;
+///         self.count += more.count;
+///     }
+/// }
+///
+/// #[spawnable]
+/// fn measure(mean: &mut Mean, value: f64) {
+///     mean.sum += value;
+///     mean.count += 1;
+/// }
+///
+/// let mean = flow!(|g| {
+///     let mean = g.data(Mean::nothing());
+///     for value in [1.0, 2.0, 6.0] {
+///         task!(g, measure(acc(mean), value));
+///     }
+///     g.take(mean)
+/// });
+/// assert_eq!(mean.sum / mean.count as f64, 3.0);
+/// ```
+pub use satin_runtime::worker::Additive;
+
+/// # Example
+/// ```
+/// use satin::{acc, flow, spawnable, task};
+///
+/// #[spawnable]
+/// fn divisors_below(sum: &mut u64, n: u64, most: u64) {
+///     *sum += (1..most).filter(|d| n.is_multiple_of(*d)).sum::<u64>();
+/// }
+///
+/// let sum = flow!(|g| {
+///     let sum = g.data(0);
+///     for n in [6, 28, 496] {
+///         task!(g, divisors_below(acc(sum), n, n)); // all three at once
+///     }
+///     g.take(sum)
+/// });
+/// assert_eq!(sum, 6 + 28 + 496);
+/// ```
+pub use satin_runtime::worker::acc;
+
 // For the command `satin`, the benches and the tests; no promise holds here between releases.
 #[doc(hidden)]
 pub use satin_runtime::{data, job, net, observe, worker};

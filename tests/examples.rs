@@ -605,6 +605,9 @@ fn knary_works_and_sleeps() {
     run("knary", ["0", "5", "0"])
         .succeeds()
         .prints("knary(0, 5) = 1 leaves");
+    run("knary", ["4", "3", "10", "--flow", "--compare"])
+        .succeeds()
+        .prints("knary(4, 3) = 81 leaves of 10 us\n");
     run("knary", ["3", "3", "--steps", "1000"])
         .succeeds()
         .prints("knary(3, 3) = 27 leaves of 1000 steps\n");

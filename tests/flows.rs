@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{give_way, outside};
-use satin::{Flow, Handle, Many, Satin, flow, many, r, rw, spawnable, sync, task};
+use satin::{Flow, Handle, Many, Satin, acc, flow, many, r, rw, spawnable, sync, task};
 
 fn on(threads: usize, run: impl FnOnce()) {
     let pool = satin::builder().threads(threads).build().expect("a pool");
@@ -369,6 +369,129 @@ fn arguments_are_bound_when_all_have_been_evaluated() {
 #[spawnable]
 fn add_times(to: &mut u64, what: &u64, times: u64) {
     *to += what * times;
+}
+
+#[spawnable]
+fn add_sqrt(sum: &mut f64, of: f64) {
+    *sum += of.sqrt();
+}
+
+#[spawnable]
+fn halve(sum: &mut f64) {
+    *sum /= 2.0;
+}
+
+/// The tree of additions that the documentation promises.
+fn sum_as_promised(addends: &[f64], base: f64) -> f64 {
+    let mut level = addends.to_vec();
+    while level.len() > 1 {
+        level = level
+            .chunks(2)
+            .map(|pair| pair.iter().copied().reduce(|a, b| a + b).expect("a pair"))
+            .collect();
+    }
+    base + level[0]
+}
+
+#[test]
+fn what_tasks_add_is_added_in_the_same_order_whoever_runs_when() {
+    let squares: Vec<f64> = (0..37)
+        .map(|n| f64::from(n) * 1e3_f64.powi(n % 5))
+        .collect();
+    let roots: Vec<f64> = squares.iter().map(|square| square.sqrt()).collect();
+    let once = sum_as_promised(&roots, 0.25) / 2.0;
+    let twice = sum_as_promised(&roots[..1], once);
+    for threads in [1, 2, 4] {
+        on(threads, || {
+            let got = flow!(|g| {
+                let sum = g.data(0.25);
+                for square in &squares {
+                    task!(g, add_sqrt(acc(sum), *square));
+                }
+                task!(g, halve(rw(sum)));
+                task!(g, add_sqrt(acc(sum), squares[0]));
+                g.take(sum)
+            });
+            assert_eq!(got.to_bits(), twice.to_bits(), "{threads}: {got}, {twice}");
+        });
+    }
+}
+
+#[spawnable]
+fn add_at(to: &mut [u64], at: usize) {
+    assert!(to.is_empty(), "it begins with nothing: {to:?}, {at}");
+}
+
+#[spawnable]
+fn put_at(to: &mut Vec<u64>, at: usize) {
+    to.resize(at + 1, 0);
+    to[at] += 1;
+}
+
+#[test]
+fn vectors_are_added_element_by_element() {
+    on(2, || {
+        let got = flow!(|g| {
+            let all = g.data(vec![10, 20]);
+            task!(g, add_at(acc(all), 0));
+            for at in [2, 0, 2, 1] {
+                task!(g, put_at(acc(all), at));
+            }
+            let before = g.data(7_u64);
+            task!(g, mix(acc(before), r(before))); // the task reads what was there
+            (g.take(all), g.take(before))
+        });
+        assert_eq!(got, (vec![11, 21, 2], 14));
+    });
+}
+
+static OVER: AtomicU32 = AtomicU32::new(0);
+
+#[spawnable]
+fn count_over() {
+    OVER.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn no_more_tasks_than_the_window_holds_are_not_over() {
+    for (threads, window) in [(1, 1), (1, 8), (2, 8)] {
+        let builder = satin::builder().threads(threads).flow_window(window);
+        builder.build().expect("a pool").run(|| {
+            OVER.store(0, Ordering::SeqCst);
+            flow!(|g| {
+                for made in 1..=100_u32 {
+                    task!(g, count_over());
+                    let over = OVER.load(Ordering::SeqCst);
+                    assert!(made - over <= window as u32, "{over} of {made} are over");
+                }
+            });
+            assert_eq!(OVER.load(Ordering::SeqCst), 100);
+        });
+    }
+    let none = satin::builder().flow_window(0_usize).build();
+    let error = none.err().expect("no window").to_string();
+    assert!(error.contains("flow_window"), "{error}");
+}
+
+static NOTED: AtomicU32 = AtomicU32::new(0);
+
+#[spawnable]
+fn note() {
+    NOTED.fetch_add(1, Ordering::SeqCst);
+}
+
+#[test]
+fn who_gets_nothing_waits_for_it() {
+    on(1, || {
+        flow!(|g| {
+            let first = task!(g, note());
+            let () = *g.get(first);
+            assert_eq!(NOTED.load(Ordering::SeqCst), 1);
+            let second = task!(g, note());
+            g.take(second);
+            assert_eq!(NOTED.load(Ordering::SeqCst), 2);
+        });
+    });
 }
 
 #[test]

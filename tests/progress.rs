@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::Watchdog;
-use satin::{Satin, spawn, spawnable, sync};
+use satin::{Satin, flow, spawn, spawnable, sync, task};
 
 /// The leaves of a test that are done.
 type Count = AtomicU64;
@@ -22,9 +22,20 @@ static SHARED: Count = AtomicU64::new(0);
 static FAR: Count = AtomicU64::new(0);
 static MANY: Count = AtomicU64::new(0);
 static NESTED: Count = AtomicU64::new(0);
+static FLOW: Count = AtomicU64::new(0);
+static INNER_FLOWS: Count = AtomicU64::new(0);
 
 fn count(which: u8) -> &'static Count {
-    [&LOOP, &PAIRS, &SHARED, &FAR, &MANY, &NESTED][usize::from(which)]
+    [
+        &LOOP,
+        &PAIRS,
+        &SHARED,
+        &FAR,
+        &MANY,
+        &NESTED,
+        &FLOW,
+        &INNER_FLOWS,
+    ][usize::from(which)]
 }
 
 /// Takes much longer than all around it.
@@ -149,6 +160,42 @@ fn what_a_nested_entry_does_is_not_taken_for_done() {
     let _watchdog = Watchdog::new("what_a_nested_entry_does_is_not_taken_for_done");
     // Inside of it nothing is seen: what is said lags behind by such an entry, or more.
     watch_with(&pool(1), 5, 8 * 81, 1.0, || nested(5, 3));
+}
+
+#[spawnable]
+fn step(which: u8) -> u64 {
+    leaf(which)
+}
+
+#[spawnable]
+fn steps(which: u8, count: u32) -> u64 {
+    flow!(|g| {
+        let steps: Vec<_> = (0..count).map(|_| task!(g, step(which))).collect();
+        g.take_all(steps).iter().sum()
+    })
+}
+
+#[test]
+fn of_a_flow_is_said_which_of_its_tasks_are_over() {
+    let _watchdog = Watchdog::new("of_a_flow_is_said_which_of_its_tasks_are_over");
+    for threads in [1, 2] {
+        FLOW.store(0, SeqCst);
+        assert!(watch(&pool(threads), 6, 700, || steps(6, 700)) > 0.7);
+    }
+}
+
+#[spawnable]
+fn flows_below(which: u8) -> u64 {
+    let a = spawn!(steps(which, 300));
+    let b = spawn!(steps(which, 300));
+    sync!();
+    a + b
+}
+
+#[test]
+fn of_flows_below_other_jobs_too() {
+    let _watchdog = Watchdog::new("of_flows_below_other_jobs_too");
+    assert!(watch(&pool(1), 7, 600, || flows_below(7)) > 0.7);
 }
 
 #[test]

@@ -157,6 +157,25 @@ fn a_flow_is_its_program_text() {
     assert_eq!(SEEN.take(), [1, 10, 2, 30, 3, 60]);
 }
 
+#[spawnable]
+fn add(to: &mut f64, more: f64) {
+    assert_eq!(*to, 0.0, "it begins with nothing");
+    *to += more;
+}
+
+#[test]
+fn what_is_added_is_added_in_the_order_of_other_features() {
+    let sum = flow!(|g| {
+        let sum = g.data(1.0);
+        for more in [1e100, 1.0, -1e100] {
+            task!(g, add(satin::acc(sum), more));
+        }
+        g.take(sum)
+    });
+    // (1e100 + 1) + -1e100, and that to 1.
+    assert_eq!(sum, 1.0);
+}
+
 #[test]
 fn tasks_borrow_slices_and_text_from_what_owns_them() {
     let (numbers, kept) = flow!(|g| {

@@ -74,6 +74,7 @@ fn small(case: Case) -> &'static [&'static str] {
         Case::Fib => &["27"],
         Case::Nqueens => &["8"],
         Case::Knary => &["3", "6", "40", "--steps", "40000"],
+        Case::Flow => &["2", "7", "40", "--steps", "40000", "--flow"],
         Case::Flat => &["1", "10000", "1", "--steps", "1000"],
         Case::Qap => &[],
         // The tree T1, cut at 8 levels.

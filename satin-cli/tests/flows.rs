@@ -112,6 +112,18 @@ fn nodes_with_tasks_may_die() {
             .count()
             > 0
     );
+    let told = outcome.records.iter().map(|record| match &record.event {
+        Event::PutBack { jobs } => jobs.values().sum(),
+        _ => 0,
+    });
+    let counted = outcome.records.iter().map(|record| match &record.event {
+        Event::Stats(figures) => figures.tally.repairs,
+        _ => 0,
+    });
+    let (told, counted): (u64, u64) = (told.sum(), counted.sum());
+    assert_eq!(told, counted, "{outcome:#?}");
+    let is_said = outcome.stderr.contains("; done again: ");
+    assert_eq!(is_said, told > 0, "{outcome:#?}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Task {
     }
 }
 
-/// Is the argument `r(..)`, `rw(..)` or `many(..)`?
+/// Is the argument `r(..)`, `rw(..)`, `acc(..)` or `many(..)`?
 fn is_handle(argument: &Expr) -> bool {
     let Expr::Call(call) = argument else {
         return false;
@@ -112,5 +112,5 @@ fn is_handle(argument: &Expr) -> bool {
         return false;
     };
     let name = path.path.segments.last().map(|last| &last.ident);
-    name.is_some_and(|name| ["r", "rw", "many"].iter().any(|mode| name == mode))
+    name.is_some_and(|name| ["r", "rw", "acc", "many"].iter().any(|mode| name == mode))
 }

@@ -1,14 +1,17 @@
 //! The schedule of faults carried out on a pool, and the messages about it.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write,
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 use satin_runtime::{
-    observe::events::{self, Event, Record},
+    observe::{
+        events::{self, Event, Record},
+        history::jobs_in_words,
+    },
     stable::runs::Resume,
 };
 
@@ -397,14 +400,21 @@ impl LocalPool {
                 Event::Stats(figures) => Some(figures),
                 _ => None,
             });
-        let (again, reused) = figures.fold((0, 0), |(again, reused), figures| {
-            (again + figures.tally.repairs, reused + figures.tally.hits)
-        });
-        for (count, what) in [(again, "done again"), (reused, "kept by others and reused")] {
-            if count > 0 {
-                let jobs = if count == 1 { "job" } else { "jobs" };
-                let _ = write!(text, "; {count} {jobs} {what}");
+        let reused: u64 = figures.map(|figures| figures.tally.hits).sum();
+        let mut again: BTreeMap<String, u64> = BTreeMap::new();
+        for record in &self.records {
+            if let Event::PutBack { jobs } = &record.event {
+                for (function, count) in jobs {
+                    *again.entry(function.clone()).or_default() += count;
+                }
             }
+        }
+        if !again.is_empty() {
+            let _ = write!(text, "; done again: {}", jobs_in_words(&again));
+        }
+        if reused > 0 {
+            let jobs = if reused == 1 { "job" } else { "jobs" };
+            let _ = write!(text, "; {reused} {jobs} kept by others and reused");
         }
         let never: Vec<String> = (self.schedule.queue.iter())
             .filter_map(|(_, act)| match act {

@@ -301,6 +301,7 @@ pub(crate) struct Resolved {
     pub(crate) threads: u32,
     pub(crate) stack_mib: usize,
     pub(crate) store_grain: Duration,
+    pub(crate) flow_window: u64,
     pub(crate) time_limit: Option<Duration>,
     pub(crate) stats: bool,
     pub(crate) duplicate: bool,
@@ -325,12 +326,15 @@ const DEFAULT_STACK_MIB: usize = 256;
 
 const DEFAULT_STORE_GRAIN: Duration = Duration::from_millis(1);
 
+const DEFAULT_FLOW_WINDOW: usize = 1 << 16;
+
 impl Default for Resolved {
     fn default() -> Resolved {
         Resolved {
             threads: 1,
             stack_mib: DEFAULT_STACK_MIB,
             store_grain: DEFAULT_STORE_GRAIN,
+            flow_window: DEFAULT_FLOW_WINDOW as u64,
             time_limit: None,
             stats: false,
             duplicate: true,
@@ -413,6 +417,10 @@ impl Config {
         if !STACK_MIB.contains(&stack_mib) {
             return Err(wrong("stack", stack_mib, "a number of MiB from 1 to 65536"));
         }
+        let flow_window = self.flow_window.unwrap_or(DEFAULT_FLOW_WINDOW);
+        if flow_window == 0 {
+            return Err(wrong("flow_window", 0, "a number of tasks, 1 or more"));
+        }
         if self.time_limit == Some(Duration::ZERO) {
             let expected = "a number of seconds, or a time such as 30m, above 0";
             return Err(wrong("time_limit", 0, expected));
@@ -446,6 +454,7 @@ impl Config {
             threads: threads as u32,
             stack_mib,
             store_grain: self.store_grain.unwrap_or(DEFAULT_STORE_GRAIN),
+            flow_window: flow_window as u64,
             time_limit: self.time_limit,
             stats: self.stats.unwrap_or(false),
             duplicate,

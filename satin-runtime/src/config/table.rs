@@ -154,6 +154,11 @@ macro_rules! settings {
             store_grain: Duration, "SATIN_STORE_GRAIN", "SECONDS",
                 "Seconds that a job takes at least whose result is kept in case that its node is lost",
                 "0.001", "a number of seconds, or a time such as 5m";
+            /// Tasks of a flow that are not over while its closure makes more of them; beyond, the worker that runs the closure runs some first.
+            /// Too small, and workers run out of tasks; too large, and a long flow takes memory. Default: 65536.
+            flow_window: usize, "SATIN_FLOW_WINDOW", "TASKS",
+                "Tasks of a flow that are not over while its closure makes more; beyond, its worker runs tasks first",
+                "65536", "a number of tasks, 1 or more";
             /// Stack of a worker in MiB, reserved and committed as it is used. Too small, and deep recursion ends in a
             /// panic that says so; too large, and the address space of a small machine runs out. Default: 256.
             stack: usize, "SATIN_STACK", "MIB",

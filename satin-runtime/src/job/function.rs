@@ -657,6 +657,11 @@ fn numbered() -> &'static [&'static VTable] {
     NUMBERED.get_or_init(|| registered().values().copied().collect())
 }
 
+/// A function's own name: `work` of `package@1.0.0 module::work`.
+pub(crate) fn short_name(name: &'static str) -> &'static str {
+    name.rsplit("::").next().unwrap_or(name)
+}
+
 /// The function with that number: its place among the registered ones, which is the same in all programs of one
 /// [`program_hash`].
 #[must_use]

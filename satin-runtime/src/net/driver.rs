@@ -37,7 +37,7 @@ use super::{
 use crate::{
     codes, data,
     exit::{TIME_IS_OVER, TimeIsOver},
-    job::{Answer, Offer},
+    job::{Answer, Offer, function},
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
         events::{self, EventLog, NodeFigures},
@@ -499,6 +499,18 @@ impl Driver {
             }
             _ => {}
         }
+    }
+
+    /// Jobs that this node has put back because the nodes that had them were gone: how many of each function, by its own name.
+    pub(super) fn jobs_put_back(&self) -> BTreeMap<String, u64> {
+        let mut jobs = BTreeMap::new();
+        for (number, count) in self.node.repairs() {
+            if let Some(function) = function::by_number(*number) {
+                let name = function::short_name(function.info.name);
+                *jobs.entry(name.to_owned()).or_default() += count;
+            }
+        }
+        jobs
     }
 
     pub(super) fn final_figures(&mut self) -> NodeFigures {

@@ -975,6 +975,10 @@ async fn wind_up(net: &Rc<Net>) {
         let links = driver.take_links();
         driver.bridge.leave();
         let figures = driver.final_figures();
+        let jobs = driver.jobs_put_back();
+        if !jobs.is_empty() {
+            driver.write(Record::PutBack { jobs });
+        }
         driver.write(Record::Stats(figures));
         let drained = driver.is_drained();
         (links, figures, Arc::clone(&driver.progress), drained)

@@ -11,7 +11,7 @@
 //! to.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::SocketAddr,
     time::Duration,
 };
@@ -626,6 +626,12 @@ impl Node {
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.books.tally
+    }
+
+    /// Jobs put back because the node that had them was gone, or gave them up: how many of each function, by its number.
+    #[must_use]
+    pub fn repairs(&self) -> &BTreeMap<u32, u64> {
+        self.books.repairs()
     }
 
     /// The value that an offer would be [joined](Lattices::join) with now.

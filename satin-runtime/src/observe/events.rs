@@ -5,6 +5,7 @@
 //! look like, not when they happen.
 
 use std::{
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     net::SocketAddr,
@@ -49,7 +50,7 @@ pub enum Event {
         /// Number of its workers.
         threads: u32,
     },
-    /// The node was let in. Written by the master, like all that follow but [`Stats`](Event::Stats). A new master tells
+    /// The node was let in. Written by the master, like all that follow but those that say otherwise. A new master tells
     /// the events that the old master may not have told, so departures around the change may be told twice.
     Joined {
         /// The node's site.
@@ -104,6 +105,12 @@ pub enum Event {
     PoolEnded {
         /// The exit code of the pool.
         code: i32,
+    },
+    /// Jobs that the node has put back in the course of its life because the nodes that had them were gone, or gave them up: how many of each
+    /// function, by its own name. Written by the node itself, at its end.
+    PutBack {
+        /// The functions and their jobs.
+        jobs: BTreeMap<String, u64>,
     },
     /// The node's figures, at its end. Written by the node itself.
     Stats(NodeFigures),

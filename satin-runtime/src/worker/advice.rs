@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use crate::job::function::short_name;
+
 /// The place in the source from which a function is called.
 pub(super) type CallSite = &'static Location<'static>;
 
@@ -51,7 +53,7 @@ pub(super) fn plain_call(function: &'static str, place: CallSite) {
 fn tell_of_plain_call(function: &'static str, place: CallSite) {
     static TOLD: Mutex<BTreeSet<Key>> = Mutex::new(BTreeSet::new());
     if lock(&TOLD).insert(key(place)) {
-        let name = short(function);
+        let name = short_name(function);
         tracing::warn!(
             "{place}: a job calls `{name}` and waits for it right there: write `spawn!({name}(..))` for a child that may run elsewhere, \
              or `call!({name}(..))` if it is to run in sequence (docs: \"Why is it not parallel?\")"
@@ -83,7 +85,7 @@ pub(super) fn root_call(function: &'static str, place: CallSite, run: &RootFigur
     } else if *lonely < LONELY {
         *lonely += 1;
         if *lonely == LONELY {
-            let name = short(function);
+            let name = short_name(function);
             tracing::warn!(
                 "{place}: {LONELY} calls of `{name}` ran one after the other, and no other worker found anything to do: each call from \
                  ordinary code waits for its result; call `spawn!({name}(..))` in a loop of one spawnable function instead \
@@ -97,7 +99,7 @@ pub(super) fn root_call(function: &'static str, place: CallSite, run: &RootFigur
 pub(super) fn not_kept(function: &'static str, took: Duration) {
     static TOLD: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     if took >= WORTH_KEEPING && lock(&TOLD).insert(function) {
-        let name = short(function);
+        let name = short_name(function);
         tracing::warn!(
             "a job of `{name}` took {took:.0?}, and neither its result is kept nor any below it: if its node crashes it is done again. \
              Its arguments, or the result, have too many bytes: pass large values as `Shared` (docs: \"What happens when every machine dies\")"
@@ -110,11 +112,6 @@ type Key = (&'static str, u32, u32);
 
 fn key(place: CallSite) -> Key {
     (place.file(), place.line(), place.column())
-}
-
-/// The function's own name: `work` of `package@1.0.0 module::work`.
-fn short(function: &'static str) -> &'static str {
-    function.rsplit("::").next().unwrap_or(function)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

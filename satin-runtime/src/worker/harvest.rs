@@ -244,6 +244,14 @@ impl Worker {
         }
     }
 
+    /// The worker waits for the tasks of the flow of that frame.
+    pub(super) fn look_at_flow(&self, frame: *const Frame) {
+        if self.reaper.beats.load(Ordering::Relaxed) > 0 {
+            self.reaper.beats.store(0, Ordering::Relaxed);
+            self.survey(self.head(), frame, Stage::Syncs);
+        }
+    }
+
     fn look_at_beat(&self, head: *const Slot, frame: *const Frame, stage: Stage) {
         let beats = self.reaper.beats.load(Ordering::Relaxed);
         if beats == 0 {

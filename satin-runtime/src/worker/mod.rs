@@ -67,8 +67,8 @@ pub use self::{
         seq_reduce, seq_reduce_chunks,
     },
     flow::{
-        Changes, ChangesAll, Flow, FlowBody, Given, Handle, Made, Many, Parts, Read, ReadMany,
-        Reads, TakeAll, Write, flow, many, r, rw, seq_flow,
+        Additive, Changes, ChangesAll, Flow, FlowBody, Given, Handle, Made, Many, Parts, Read,
+        ReadMany, Reads, TakeAll, Write, acc, flow, many, r, rw, seq_flow,
     },
     frames::walked,
     gate::{Costs, Gate, Haul, Judge, Outside},

@@ -71,6 +71,8 @@ pub(crate) struct Pool {
     pub(super) samples: Samples,
     /// The shortest time that a job takes whose result is kept.
     pub(super) grain: Duration,
+    /// Tasks of a flow that are not over while its closure makes more of them.
+    pub(super) flow_window: u64,
     /// May workers that have nothing else to do run jobs that are away?
     pub(super) duplicates: bool,
     born: Instant,
@@ -128,6 +130,7 @@ impl Pool {
                 estimates: Estimates::default(),
                 samples: Samples::default(),
                 grain: config.store_grain,
+                flow_window: config.flow_window,
                 duplicates: config.duplicate,
                 born: Instant::now(),
                 main: MainCalls::default(),

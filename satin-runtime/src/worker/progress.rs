@@ -5,14 +5,21 @@
 //! runs there which part is finished, and which jobs below it others have, with their weights ([`Outline`]). The outlines are put together when the
 //! progress is asked for ([`Estimates::look`]). Jobs on other nodes are told by those, as parts of one job each ([`Gate::note_part`](super::Gate::note_part)).
 //!
+//! Of a flow the tasks are counted ([`FlowCount`]): the part that is over, of those that have been made.
+//!
 //! An estimate: an invocation that goes on to spawn after a sync has more children than it seemed to have, and siblings are taken to be alike.
 
 use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
+
+use crossbeam::utils::CachePadded;
 
 use super::{harvest::lower_ones, pool::Pool, thread::Worker};
 use crate::{
@@ -57,6 +64,43 @@ pub(super) enum RunningJob {
     Hosted(HostedId),
     /// A job that another worker or node has, by the address of its slot.
     Slot(usize),
+    /// A flow, by the address of its frame.
+    Flow(usize),
+}
+
+/// The tasks of a flow, counted.
+#[derive(Default)]
+pub(super) struct FlowCount {
+    /// Those that have been made. The closure's worker alone writes it.
+    made: CachePadded<AtomicU64>,
+    /// Twice the number of those that are not over, and one more while the closure's worker is parked.
+    pub(super) live: CachePadded<AtomicU64>,
+}
+
+/// Of [`FlowCount::live`]: the closure's worker is parked, or about to be.
+pub(super) const PARKED: u64 = 1;
+/// Of [`FlowCount::live`]: a task.
+pub(super) const ONE: u64 = 2;
+
+impl FlowCount {
+    /// One more task, for the closure's worker.
+    pub(super) fn one_more(&self) {
+        let made = self.made.load(Ordering::Relaxed);
+        self.made.store(made + 1, Ordering::Relaxed);
+        self.live.fetch_add(ONE, Ordering::Relaxed);
+    }
+
+    /// The number of tasks that are not over.
+    pub(super) fn live(&self) -> u64 {
+        self.live.load(Ordering::SeqCst) / ONE
+    }
+
+    /// The part of the tasks that is over.
+    fn done(&self) -> f64 {
+        let live = self.live() as f64;
+        let made = self.made.load(Ordering::Relaxed).max(1) as f64;
+        (1.0 - live / made).clamp(0.0, 1.0)
+    }
 }
 
 /// What is known of a job: the part of it that is finished, and jobs below that others have, with their weights.
@@ -73,6 +117,8 @@ pub(super) struct Estimates(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     outlines: HashMap<RunningJob, (Outline, Instant)>,
+    /// The flows that are under way, and whether an outline mentions them.
+    flows: HashMap<RunningJob, (Arc<FlowCount>, bool)>,
     /// Root jobs that are under way, in the order in which they began.
     roots: Vec<Root>,
     /// Number of root jobs that have begun.
@@ -149,6 +195,21 @@ impl Estimates {
         RunningJob::Root(number)
     }
 
+    /// A flow begins: its tasks count.
+    pub(super) fn begin_flow(&self, frame: *const Frame, count: &Arc<FlowCount>) {
+        let flow = RunningJob::Flow(frame.addr());
+        self.lock().flows.insert(flow, (Arc::clone(count), false));
+    }
+
+    /// The flow is over. Who has it in an outline may not have seen that yet.
+    pub(super) fn end_flow(&self, frame: *const Frame) {
+        let flow = RunningJob::Flow(frame.addr());
+        let mut known = self.lock();
+        if let Some((_, true)) = known.flows.remove(&flow) {
+            known.note(flow, Outline::done(1.0));
+        }
+    }
+
     /// A job is over.
     pub(super) fn end(&self, part: RunningJob) {
         let mut known = self.lock();
@@ -159,7 +220,9 @@ impl Estimates {
             }
             RunningJob::Hosted(_) => {}
             // The owner of the slot may not have seen that yet.
-            RunningJob::Slot(_) => return known.note(part, Outline::done(1.0)),
+            RunningJob::Slot(_) | RunningJob::Flow(_) => {
+                return known.note(part, Outline::done(1.0));
+            }
         }
         known.outlines.remove(&part);
     }
@@ -229,6 +292,11 @@ impl Known {
         if self.outlines.len() >= MOST_OUTLINES {
             self.forget(); // where progress is not watched nothing else does
         }
+        for (part, _) in &outline.others {
+            if let Some((_, is_mentioned)) = self.flows.get_mut(part) {
+                *is_mentioned = true;
+            }
+        }
         self.outlines.insert(part, (outline, Instant::now()));
     }
 
@@ -240,6 +308,9 @@ impl Known {
     /// The part of a job that is done, for an outline of that moment that mentions it. Looks so many jobs deep: a slot that is used again
     /// may seem to lie below itself.
     fn value_for(&self, part: RunningJob, seen: Option<Instant>, depth: usize) -> f64 {
+        if let Some((count, _)) = self.flows.get(&part) {
+            return count.done();
+        }
         let Some((outline, since)) = self.outlines.get(&part).filter(|_| depth > 0) else {
             return 0.0;
         };
@@ -315,6 +386,11 @@ impl Surveyor {
         }
         is_noted
     }
+
+    /// The next look is due at once.
+    pub(super) fn look_soon(&self) {
+        self.last.set(None);
+    }
 }
 
 /// What the innermost invocation is about to do.
@@ -374,6 +450,12 @@ impl Worker {
         let mut levels = Vec::with_capacity(LEVELS);
         let mut is_same = true;
         for (level, here) in chain.frames.iter().take(LEVELS).enumerate() {
+            // SAFETY: the frames are those of invocations that run here.
+            if unsafe { (**here).has(flag::FLOW) } {
+                // Its tasks are no children in slots.
+                outline.others.push((RunningJob::Flow(here.addr()), weight));
+                break;
+            }
             let siblings = Self::siblings_from(at, head, *here);
             at = siblings.first.wrapping_add(siblings.count);
             let child = chain.frames.get(level + 1).map(|below| {

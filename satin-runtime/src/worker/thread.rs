@@ -640,14 +640,17 @@ impl Worker {
     /// away are recalled.
     pub(super) fn wait_for_tasks(&self, core: &FlowCore, ready: impl Fn() -> bool) {
         let is_ready = || core.live() == 0 || ready();
+        let frame = &raw const core.frame;
         if !is_ready() {
             self.empty_deque();
+            self.survey(self.head(), frame, Stage::Syncs);
         }
         let mut idle = Idle::new(self, Activity::Wait);
         let mut boredom = Boredom::default();
         // Tasks that are away and have been run here a second time.
         let mut spent = HashSet::new();
         while !is_ready() {
+            self.look_at_flow(frame);
             let is_over = core.is_over(self);
             if let Some(work) = self.find_for_flow(core, is_over) {
                 idle.over();

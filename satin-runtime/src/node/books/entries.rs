@@ -183,6 +183,17 @@ pub(super) const fn all_of(peer: Peer) -> std::ops::RangeInclusive<Deal> {
 impl Books {
     // ---- away
 
+    /// A job of that function is put back, as the node that had it is gone or has given it up.
+    pub(crate) fn count_repair(&mut self, function: u32) {
+        self.tally.repairs += 1;
+        *self.repairs.entry(function).or_default() += 1;
+    }
+
+    /// How often that was, by the numbers of the functions.
+    pub(crate) fn repairs(&self) -> &BTreeMap<u32, u64> {
+        &self.repairs
+    }
+
     /// A job goes to a peer, or its result is claimed there.
     pub(crate) fn away(
         &mut self,

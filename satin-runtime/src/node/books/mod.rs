@@ -66,6 +66,8 @@ pub(crate) struct Books {
     /// The words for each peer that are not said yet.
     pub(crate) outboxes: BTreeMap<Peer, Outbox>,
     pub(crate) tally: Tally,
+    /// The repairs among it, by the numbers of the jobs' functions.
+    repairs: BTreeMap<u32, u64>,
     /// Recalls that overtook the jobs they are about.
     early_recalls: BTreeSet<Deal>,
     /// A job has come back, or a worker has taken one: there may be something for those who ask.

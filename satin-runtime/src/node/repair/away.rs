@@ -160,7 +160,7 @@ impl Repair {
         if gone {
             let marks = cx.config.repair != RepairMode::Naive && cx.config.obeys(Rule::Mark);
             back.history.marked |= marks;
-            cx.books.tally.repairs += 1;
+            cx.books.count_repair(job.shape.function);
             // Of a root job that is over no end of a repair will be told: the repair would be
             // remembered for ever.
             if !self.over.is_past(cx.term, &job.name.id) {

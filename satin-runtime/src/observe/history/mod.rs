@@ -21,7 +21,7 @@ pub use picture::{
 };
 pub use series::{Bin, Series};
 pub use spans::HistorySpan;
-pub use words::{advice_of, reason_in_words};
+pub use words::{advice_of, jobs_in_words, reason_in_words};
 
 use self::{log::Log, rows::Rows, spans::Spans};
 use super::{

@@ -1,5 +1,7 @@
 //! The history in words.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use crate::observe::{events::Event, look::WhyIdle};
 
 /// Says why a worker has nothing to run; goes on from "has nothing to run: ".
@@ -63,6 +65,50 @@ pub(super) fn event_in_words(event: &Event, name: &str) -> Option<String> {
         Event::RootStarted { root } => format!("root job {}.{} began", root.term, root.number),
         Event::RootFinished { root } => format!("root job {}.{} is done", root.term, root.number),
         Event::PoolEnded { code } => format!("the pool ended with exit code {code}"),
+        Event::PutBack { jobs } => {
+            let jobs = jobs_in_words(jobs);
+            format!("{name} had given {jobs} to nodes that were gone: done again")
+        }
         Event::Progress { .. } | Event::Stats(_) | Event::Unknown => return None,
     })
+}
+
+/// How many jobs, and of which functions: "3 jobs (2 of gemm, 1 of getrf)".
+#[must_use]
+pub fn jobs_in_words(jobs: &BTreeMap<String, u64>) -> String {
+    let all: u64 = jobs.values().sum();
+    let mut each: Vec<_> = jobs.iter().collect();
+    each.sort_by_key(|(_, count)| Reverse(**count));
+    let mut of: Vec<_> = (each.iter().take(MOST_NAMED))
+        .map(|(name, count)| format!("{count} of {name}"))
+        .collect();
+    let others: u64 = each.iter().skip(MOST_NAMED).map(|(_, count)| **count).sum();
+    if others > 0 {
+        of.push(format!("{others} of others"));
+    }
+    let plural = if all == 1 { "" } else { "s" };
+    format!("{all} job{plural} ({})", of.join(", "))
+}
+
+/// Functions that are named in a line, at most: more would not be read.
+const MOST_NAMED: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_told_by_their_functions_the_most_first() {
+        let told = |jobs: &[(&str, u64)]| {
+            let jobs = jobs
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count));
+            jobs_in_words(&jobs.collect())
+        };
+        assert_eq!(told(&[("getrf", 1)]), "1 job (1 of getrf)");
+        assert_eq!(
+            told(&[("a", 1), ("gemm", 7), ("trsm", 2), ("b", 1), ("c", 1)]),
+            "12 jobs (7 of gemm, 2 of trsm, 1 of a, 1 of b, 1 of others)"
+        );
+    }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwn
 
 use super::{
     Flow, Handle,
+    handles::NOTHING,
     task::TaskHead,
     version::Version,
     waiters::{Link, Waiters},
@@ -106,7 +107,7 @@ pub trait Reads<'g, T: ?Sized + 'static> {
 /// A task's argument `&mut T`.
 #[diagnostic::on_unimplemented(
     message = "the function changes this argument, a `&mut {T}`: a task takes a handle of such data for it",
-    label = "write `rw(handle)`; of a plain value `rw(g.data(value))`",
+    label = "write `rw(handle)`, or `acc(handle)` to add; of a plain value `rw(g.data(value))`",
     note = "the type must be `Clone`: tasks that still read what was there before keep it"
 )]
 pub trait Changes<'g, T: 'static> {
@@ -119,7 +120,7 @@ pub trait Changes<'g, T: 'static> {
 /// A task's argument `&mut [T]`.
 #[diagnostic::on_unimplemented(
     message = "the function changes this argument, a `&mut [{T}]`: a task takes a handle of a `Vec<{T}>` for it",
-    label = "write `rw(handle)`; of a plain value `rw(g.data(value))`",
+    label = "write `rw(handle)`, or `acc(handle)` to add; of a plain value `rw(g.data(value))`",
     note = "the type must be `Clone`: tasks that still read what was there before keep it"
 )]
 pub trait ChangesAll<'g, T: 'static> {
@@ -144,11 +145,18 @@ pub trait Part: Send + 'static {
     /// The task has run, or is given up, and reads nothing any more. Before what it has made is shown: who changes next what this task has read finds
     /// it to be the only one's.
     fn release(&mut self) {}
-    /// The task has run, if `is_done`, or is given up. What it has made can be used; the tasks that have waited for it are shown.
-    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
-        let _ = (is_done, show);
+    /// The task has run, as `made` says by whom, or is given up. What it has made can be used; the tasks that have waited for it are shown.
+    fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
+        let _ = (made, show);
+    }
+    /// The worker that has made what the task changes.
+    fn home(&self) -> Option<u32> {
+        None
     }
 }
+
+/// Who has run a task: a worker, if it was one of this process.
+pub type Maker = Option<u32>;
 
 /// A part from which a `&T` can be lent.
 pub trait LooksAt<T: ?Sized> {
@@ -175,14 +183,18 @@ unsafe impl<T: Send + Sync> Send for ReadPart<T> {}
 
 impl<T: Send + Sync + 'static> ReadPart<T> {
     fn of(handle: Handle<'_, T>, flow: &Flow<'_>) -> ReadPart<T> {
-        ReadPart {
-            version: Some(flow.version(handle)),
-            link: Link::default(),
-        }
+        ReadPart::of_version(flow.version(handle))
     }
 }
 
 impl<T> ReadPart<T> {
+    pub(super) fn of_version(version: Arc<Version<T>>) -> ReadPart<T> {
+        ReadPart {
+            version: Some(version),
+            link: Link::default(),
+        }
+    }
+
     fn there(&self) -> &T {
         let version = self.version.as_ref().expect(THERE);
         version.look().expect(THERE)
@@ -284,13 +296,44 @@ unsafe impl<T: Send + Sync> Send for WritePart<T> {}
 
 impl<T: Clone + Send + Sync + 'static> WritePart<T> {
     fn of(handle: Handle<'_, T>, flow: &Flow<'_>) -> WritePart<T> {
+        WritePart::new(handle.place(), Some(flow.version(handle)))
+    }
+}
+
+impl<T> WritePart<T> {
+    /// What a task makes of a version that no handle names.
+    pub(super) fn of_version(version: Arc<Version<T>>) -> WritePart<T> {
+        WritePart::new(NOTHING, Some(version))
+    }
+
+    /// What a task makes for a handle without what is there.
+    pub(super) fn of_nothing(handle: Handle<'_, T>) -> WritePart<T> {
+        WritePart::new(handle.place(), None)
+    }
+
+    fn new(at: u32, from: Option<Arc<Version<T>>>) -> WritePart<T> {
         WritePart {
-            at: handle.place(),
-            from: Some(flow.version(handle)),
+            at,
+            from,
             link: Link::default(),
             value: None,
             to: Some(Version::empty()),
         }
+    }
+
+    /// The place of the handle.
+    pub(super) fn place(&self) -> u32 {
+        self.at
+    }
+
+    /// The version that the task makes, until it has ended.
+    pub(super) fn makes(&self) -> Option<&Arc<Version<T>>> {
+        self.to.as_ref()
+    }
+
+    /// The task works on this value.
+    pub(super) fn begin_with(&mut self, value: T) {
+        self.value = Some(value);
     }
 }
 
@@ -318,12 +361,16 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
         self.from = None;
     }
 
-    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
+    fn home(&self) -> Option<u32> {
+        self.from.as_ref()?.maker()
+    }
+
+    fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
         let value = self.value.take();
         let Some(to) = self.to.take() else { return };
-        match (is_done, value) {
+        match (made, value) {
             // SAFETY: the task is the one writer, and ends once.
-            (true, Some(value)) => unsafe { to.put(value) },
+            (Some(maker), Some(value)) => unsafe { to.put(value, maker) },
             (_, value) => quietly(|| drop(value)),
         }
         let waiting = to.waiters.close();
@@ -418,8 +465,10 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn lend(&mut self) -> K::Args<'_>;
     /// The task reads nothing any more.
     fn release(&mut self);
-    /// The task is over; those that have waited for it are shown.
-    fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead));
+    /// The task is over, run as `made` says by whom; those that have waited for it are shown.
+    fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead));
+    /// The worker that has made what the task changes: best run there.
+    fn home(&self) -> Option<u32>;
 }
 
 impl Parts<()> for () {
@@ -428,7 +477,10 @@ impl Parts<()> for () {
     fn prepare(&mut self) {}
     fn lend(&mut self) {}
     fn release(&mut self) {}
-    fn end(&mut self, _: bool, _: &mut dyn FnMut(*const TaskHead)) {}
+    fn end(&mut self, _: Option<Maker>, _: &mut dyn FnMut(*const TaskHead)) {}
+    fn home(&self) -> Option<u32> {
+        None
+    }
 }
 
 macro_rules! tuple_of_parts {
@@ -454,9 +506,13 @@ macro_rules! tuple_of_parts {
                 let ($($name,)+) = self;
                 $($name.release();)+
             }
-            fn end(&mut self, is_done: bool, show: &mut dyn FnMut(*const TaskHead)) {
+            fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
                 let ($($name,)+) = self;
-                $($name.end(is_done, show);)+
+                $($name.end(made, show);)+
+            }
+            fn home(&self) -> Option<u32> {
+                let ($($name,)+) = self;
+                None$(.or_else(|| $name.home()))+
             }
         }
     };
@@ -533,6 +589,6 @@ impl<T: Clone + Send + Sync + 'static> WritePart<T> {
     }
 
     pub fn close(mut self) {
-        self.end(true, &mut |_| unreachable!("nobody waits"));
+        self.end(Some(None), &mut |_| unreachable!("nobody waits"));
     }
 }

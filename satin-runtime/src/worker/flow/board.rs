@@ -156,10 +156,14 @@ impl Boards {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a task on the board of that worker, or of none. Who else may want it is to be told, see [`Pool::tell_ready`].
-    pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) {
-        let own = worker.map(|worker| &*self.own[worker.index as usize]);
-        own.unwrap_or(&self.others).push(task);
+    /// Puts a task that this thread has made ready on a board: on that of the worker which has made what the task changes, or else on that of
+    /// `worker`, or of none. True if it is the board of `worker`; others are to be told, see [`Pool::tell_ready`].
+    pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) -> bool {
+        let own = worker.map(|worker| worker.index);
+        let home = task.home().or(own);
+        let board = home.and_then(|home| self.own.get(home as usize));
+        board.map_or(&self.others, |board| &**board).push(task);
+        own.is_some() && home == own
     }
 
     /// The next task for this worker, of its own board or of another's, or one that is to be ended.
@@ -223,7 +227,7 @@ impl Boards {
         let task = self.all().max_by_key(|board| board.len())?.take_last()?;
         let core = task.core();
         // A marked task is looked up first, which a worker does.
-        let stays = core.is_marked || core.depth == STAYS || core.has_failed();
+        let stays = task.stays() || core.is_marked || core.depth == STAYS || core.has_failed();
         if !stays {
             match self.set_aside(pool, task) {
                 Ok(slot) => return Some(slot),

@@ -124,6 +124,7 @@ fn run<R>(cx: Cx, index: u32, closure: impl for<'g> FnOnce(&'g Flow<'g>) -> R) -
     let mut core = FlowCore::new(worker, cx, index);
     core.is_marked = worker.is_marked(&core.frame);
     let core = core;
+    core.begin(worker);
     let state = FlowState::new(worker, &core);
     let flow = Flow::of(&state);
     let result = catch_unwind(AssertUnwindSafe(|| closure(&flow)));
@@ -133,6 +134,7 @@ fn run<R>(cx: Cx, index: u32, closure: impl for<'g> FnOnce(&'g Flow<'g>) -> R) -
     let may_not_unwind = AbortsIfUnwound;
     worker.wait_for_tasks(&core, || false);
     std::mem::forget(may_not_unwind);
+    core.end(worker);
     state.forget();
     if let Some(panic) = core.take_panic() {
         resume_unwind(panic);

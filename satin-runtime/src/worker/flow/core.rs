@@ -1,11 +1,9 @@
 //! What the tasks of a flow have in common.
 
 use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
-
-use crossbeam::utils::CachePadded;
 
 use crate::{
     job::{
@@ -15,6 +13,7 @@ use crate::{
     worker::{
         frames::{depth_of, hands_on, tear},
         pool::Pool,
+        progress::{FlowCount, ONE, PARKED},
         thread::{Worker, quietly, raise_abort},
     },
 };
@@ -35,14 +34,9 @@ pub(in crate::worker) struct FlowCore {
     failed: AtomicBool,
     /// The first panic of a task.
     panic: Mutex<Option<Payload>>,
-    /// Twice the number of tasks that are not over, and one more while the owner is parked.
-    live: CachePadded<AtomicU64>,
+    /// How many tasks there are, and whether the owner is parked.
+    count: Arc<FlowCount>,
 }
-
-/// The owner is parked, or about to be.
-const PARKED: u64 = 1;
-/// A task.
-const ONE: u64 = 2;
 
 impl FlowCore {
     pub(super) fn new(worker: &Worker, cx: Cx, index: u32) -> FlowCore {
@@ -55,34 +49,45 @@ impl FlowCore {
             is_marked: false,
             failed: AtomicBool::new(false),
             panic: Mutex::default(),
-            live: CachePadded::new(AtomicU64::new(0)),
+            count: Arc::default(),
         }
+    }
+
+    /// The flow begins, where it stays from now on.
+    pub(super) fn begin(&self, worker: &Worker) {
+        (worker.pool().estimates).begin_flow(&raw const self.frame, &self.count);
+        worker.surveyor.look_soon();
+    }
+
+    /// The flow is over.
+    pub(super) fn end(&self, worker: &Worker) {
+        worker.pool().estimates.end_flow(&raw const self.frame);
     }
 
     /// One more task.
     pub(super) fn one_more(&self) {
-        self.live.fetch_add(ONE, Ordering::Relaxed);
+        self.count.one_more();
     }
 
     /// One task less: the last access of the thread that has ended it, as the flow may be gone then.
     pub(super) fn one_less(&self, pool: &Pool) {
         let owner = self.owner;
         // SeqCst: either the owner sees what the task has done before it parks, or we see that it is parked.
-        if self.live.fetch_sub(ONE, Ordering::SeqCst) & PARKED != 0 {
+        if self.count.live.fetch_sub(ONE, Ordering::SeqCst) & PARKED != 0 {
             pool.sleep.unpark(owner);
         }
     }
 
     /// The number of tasks that are not over.
     pub(in crate::worker) fn live(&self) -> u64 {
-        self.live.load(Ordering::SeqCst) / ONE
+        self.count.live()
     }
 
     /// Says whether the owner is parked.
     pub(in crate::worker) fn set_parked(&self, is_parked: bool) {
         match is_parked {
-            true => self.live.fetch_or(PARKED, Ordering::SeqCst),
-            false => self.live.fetch_and(!PARKED, Ordering::SeqCst),
+            true => self.count.live.fetch_or(PARKED, Ordering::SeqCst),
+            false => self.count.live.fetch_and(!PARKED, Ordering::SeqCst),
         };
     }
 

@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     cell::{Cell, RefCell},
+    collections::HashMap,
     fmt,
     marker::PhantomData,
     ops::Deref,
@@ -12,6 +13,7 @@ use std::{
 use super::{
     FlowCore,
     arguments::Parts,
+    sums::{Addends, Summed},
     task::{self, is_nothing},
     version::Version,
 };
@@ -30,7 +32,7 @@ pub struct Handle<'g, T> {
 type Brand<'g> = fn(&'g ()) -> &'g ();
 
 /// The place of a handle that names nothing, as it is the result of a function without one.
-const NOTHING: u32 = u32::MAX;
+pub(super) const NOTHING: u32 = u32::MAX;
 
 impl<T> Clone for Handle<'_, T> {
     fn clone(&self) -> Self {
@@ -71,13 +73,11 @@ pub(super) struct FlowState {
     next: Cell<u32>,
     /// The last version of each handle's data, as far as the closure has come; none once it has been taken.
     versions: RefCell<Vec<Option<ErasedVersion>>>,
+    /// What is to be added to handles, by their places, before they are used in another way.
+    addends: RefCell<HashMap<u32, Addends>>,
 }
 
 type ErasedVersion = Arc<dyn Any + Send + Sync>;
-
-/// Tasks that are not over while the closure makes more of them; beyond, it runs some first. Too small: workers run out of tasks while the
-/// closure works. Too large: memory.
-const WINDOW: u64 = 1 << 16;
 
 const TAKEN: &str = "the value of this handle has been taken out of the flow";
 
@@ -87,6 +87,7 @@ impl FlowState {
             parallel: Some((worker, core)),
             next: Cell::new(0),
             versions: RefCell::default(),
+            addends: RefCell::default(),
         }
     }
 
@@ -95,12 +96,13 @@ impl FlowState {
             parallel: None,
             next: Cell::new(0),
             versions: RefCell::default(),
+            addends: RefCell::default(),
         }
     }
 
     /// Drops all versions.
     pub(super) fn forget(&self) {
-        drop(self.versions.take());
+        drop((self.versions.take(), self.addends.take()));
     }
 
     fn parallel(&self) -> Option<(&Worker, &FlowCore)> {
@@ -144,6 +146,7 @@ impl<'g> Flow<'g> {
     /// # Panics
     /// If the value has been taken out of the flow.
     pub fn get<T: Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> Made<T> {
+        self.wait_for_nothing(handle);
         Made(self.wait(self.version(handle)))
     }
 
@@ -153,6 +156,7 @@ impl<'g> Flow<'g> {
     /// # Panics
     /// If the value has been taken out before.
     pub fn take<T: Clone + Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> T {
+        self.wait_for_nothing(handle);
         let version = self.wait(self.version(handle));
         if handle.at != NOTHING {
             self.state.versions.borrow_mut()[handle.at as usize] = None;
@@ -182,6 +186,23 @@ impl<'g> Flow<'g> {
         F: Function<Out: Sync>,
         P: Parts<F::Kinds>,
     {
+        self.make_task::<F, P, false>(parts)
+    }
+
+    /// The same, of a task that stays in this process.
+    pub(super) fn task_at_home<F, P>(&self, parts: P) -> Handle<'g, F::Out>
+    where
+        F: Function<Out: Sync>,
+        P: Parts<F::Kinds>,
+    {
+        self.make_task::<F, P, true>(parts)
+    }
+
+    fn make_task<F, P, const STAYS: bool>(&self, parts: P) -> Handle<'g, F::Out>
+    where
+        F: Function<Out: Sync>,
+        P: Parts<F::Kinds>,
+    {
         let Some((worker, core)) = self.state.parallel() else {
             unreachable!("a task of a flow without workers is a plain call")
         };
@@ -197,7 +218,7 @@ impl<'g> Flow<'g> {
         let index = self.state.next.get();
         self.state.next.set(index.wrapping_add(1));
         core.one_more();
-        if let Some(ready) = task::make::<F, P>(core, index, parts, out) {
+        if let Some(ready) = task::make::<F, P, STAYS>(core, index, parts, out) {
             worker.pool().boards.push(Some(worker), ready);
             worker.pool().tell_ready(1);
         }
@@ -206,11 +227,24 @@ impl<'g> Flow<'g> {
 
     /// If very many tasks are not over, or the flow is, does something about it.
     fn make_room(&self, worker: &Worker, core: &FlowCore) {
-        if core.live() >= WINDOW {
-            worker.wait_for_tasks(core, || core.live() < WINDOW);
+        let window = worker.pool().flow_window;
+        if core.live() >= window {
+            worker.wait_for_tasks(core, || core.live() < window);
         }
         if core.is_over(worker) {
             core.raise();
+        }
+    }
+
+    /// Of a task without a result nothing is noted, so to wait for that is to wait for all tasks so far.
+    fn wait_for_nothing<T>(&self, handle: Handle<'g, T>) {
+        if handle.at == NOTHING
+            && let Some((worker, core)) = self.state.parallel()
+        {
+            worker.wait_for_tasks(core, || false);
+            if core.is_over(worker) {
+                core.raise();
+            }
         }
     }
 
@@ -238,6 +272,34 @@ impl<'g> Flow<'g> {
         Handle::new(at)
     }
 
+    pub(super) fn is_parallel(&self) -> bool {
+        self.state.parallel.is_some()
+    }
+
+    /// # Panics
+    /// If the value of the handle has been taken out.
+    pub(super) fn must_have<T>(&self, handle: Handle<'_, T>) {
+        let versions = self.state.versions.borrow();
+        assert!(versions[handle.at as usize].is_some(), "{TAKEN}");
+    }
+
+    /// What a task makes is to be added to the handle at that place, before that is used in another way.
+    pub(super) fn add_later<T: Summed>(&self, at: u32, version: Arc<Version<T>>) {
+        let mut addends = self.state.addends.borrow_mut();
+        let to = addends.entry(at).or_insert_with(Addends::of::<T>);
+        to.push(version);
+    }
+
+    /// Adds what is to be added to the handle at that place.
+    fn add_up(&self, at: u32) {
+        let addends = self.state.addends.borrow_mut().remove(&at);
+        if let Some(addends) = addends {
+            let base = self.state.versions.borrow_mut()[at as usize].take();
+            let sum = addends.add_to(self, base.expect(TAKEN));
+            self.state.versions.borrow_mut()[at as usize] = Some(sum);
+        }
+    }
+
     /// The version that is the last one of the handle's data.
     pub(super) fn version<T: Send + Sync + 'static>(
         &self,
@@ -246,6 +308,7 @@ impl<'g> Flow<'g> {
         let version: ErasedVersion = match handle.at {
             NOTHING => Version::made(()),
             at => {
+                self.add_up(at);
                 let versions = self.state.versions.borrow();
                 Arc::clone(versions[at as usize].as_ref().expect(TAKEN))
             }

@@ -11,6 +11,7 @@
 //! | `waiters` | who waits for a version: a stack that its writer closes (loom tests beside it) |
 //! | `version` | what one task has made of a piece of data |
 //! | `arguments` | handles and their modes; what a task holds of each argument |
+//! | `sums` | handles to which tasks add |
 //! | `task` | making, running and ending a task |
 //! | `board` | tasks that can run, and those that are elsewhere |
 //!
@@ -24,6 +25,8 @@ mod board;
 #[cfg(not(loom))]
 mod closure;
 #[cfg(not(loom))]
+mod sums;
+#[cfg(not(loom))]
 mod task;
 #[cfg(not(loom))]
 mod version;
@@ -36,6 +39,7 @@ pub use self::{
     },
     closure::{FlowBody, flow, seq_flow},
     handles::{Flow, Handle, Made, TakeAll},
+    sums::{Additive, acc},
 };
 #[cfg(not(loom))]
 pub(super) use self::{

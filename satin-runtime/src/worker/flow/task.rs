@@ -12,14 +12,14 @@ use std::{
 
 use super::{
     FlowCore,
-    arguments::Parts,
+    arguments::{Maker, Parts},
     version::Version,
     waiters::{Link, Pending, Waiters},
 };
 use crate::{
     job::{
         Back, History,
-        function::{Args, Function, VTable},
+        function::{Args, Function, Sieve, VTable},
         record::{Aborted, Cx, Payload, Slot, SlotState},
     },
     worker::{
@@ -44,13 +44,18 @@ pub struct TaskHead {
 /// What is done with a task of known types.
 struct Form {
     function: &'static VTable,
+    /// The task stays in this process.
+    stays: bool,
     /// Puts the arguments in the slot.
     load: unsafe fn(*const TaskHead, &Slot),
+    /// The worker that has made what the task changes.
+    home: unsafe fn(*const TaskHead) -> Option<u32>,
     end: End,
 }
 
 /// Takes what has become of a task out of its slot, if it has run, frees the task, and shows those that have waited for it and can run now.
-type End = unsafe fn(*const TaskHead, Option<(&Slot, SlotState)>, &Pool, &mut dyn FnMut(TaskRef));
+type End =
+    unsafe fn(*const TaskHead, Option<(&Slot, SlotState)>, &Pool, Maker, &mut dyn FnMut(TaskRef));
 
 #[repr(C)]
 struct Task<F: Function, P> {
@@ -73,7 +78,7 @@ pub(super) fn is_nothing<T: 'static>() -> bool {
 }
 
 /// Makes a task. `Some` if it can run at once.
-pub(super) fn make<F, P>(
+pub(super) fn make<F, P, const STAYS: bool>(
     core: &FlowCore,
     index: u32,
     parts: P,
@@ -91,7 +96,9 @@ where
             form: const {
                 &Form {
                     function: F::VTABLE,
+                    stays: STAYS,
                     load: load::<F, P>,
+                    home: home::<F, P>,
                     end: end::<F, P>,
                 }
             },
@@ -136,11 +143,19 @@ unsafe fn load<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead, slot: &Sl
 }
 
 /// # Safety
+/// The task is one of `F` and `P`, the caller's, and has not been loaded.
+unsafe fn home<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Option<u32> {
+    // SAFETY: the caller's promise.
+    unsafe { &*task.cast::<Task<F, P>>() }.parts.home()
+}
+
+/// # Safety
 /// The task is one of `F` and `P`, and the caller's, who does not use it any more. In the slot is what the state says.
 unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     task: *const TaskHead,
     ended: Option<(&Slot, SlotState)>,
     pool: &Pool,
+    maker: Maker,
     show: &mut dyn FnMut(TaskRef),
 ) {
     let outcome: Result<F::Out, Option<Payload>> = match ended {
@@ -158,11 +173,11 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     let mut task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<F, P>>()) };
     // SAFETY: the flow lives as long as one of its tasks.
     let core = unsafe { &*task.head.core };
-    let is_done = outcome.is_ok();
+    let made = outcome.is_ok().then_some(maker);
     match outcome {
         Ok(out) => match &task.out {
             // SAFETY: the task is the one writer, and ends once.
-            Some(version) => unsafe { version.put(out) },
+            Some(version) => unsafe { version.put(out, maker) },
             None => quietly(|| drop(out)),
         },
         // Before anybody can look for what the task has not made.
@@ -178,11 +193,11 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     let parts = &mut task.parts;
     let ended = catch_unwind(AssertUnwindSafe(|| {
         parts.release();
-        parts.end(is_done, &mut show);
+        parts.end(made, &mut show);
     }));
     if let Err(payload) = ended {
         core.panicked(pool, payload); // of a destructor of the user
-        quietly(|| parts.end(false, &mut show));
+        quietly(|| parts.end(None, &mut show));
     }
     if let Some(out) = task.out.take() {
         let waiting = out.waiters.close();
@@ -208,6 +223,17 @@ impl TaskRef {
         unsafe { &*self.0 }
     }
 
+    /// Does the task stay in this process?
+    pub(super) fn stays(self) -> bool {
+        self.head().form.stays
+    }
+
+    /// The worker that has made what the task changes, if it was one of this process.
+    pub(super) fn home(self) -> Option<u32> {
+        // SAFETY: the caller has the task, which has not been loaded.
+        unsafe { (self.head().form.home)(self.0) }
+    }
+
     /// Puts the task in a slot. The payload, if that has panicked: then it cannot run.
     pub(super) fn load(self, slot: &Slot) -> Result<(), Payload> {
         let TaskHead { index, form, .. } = self.head();
@@ -222,7 +248,7 @@ impl TaskRef {
         if core.is_over(worker) {
             return self.end(worker.pool(), Some(worker), None);
         }
-        if core.is_marked {
+        if core.is_marked && !self.stays() {
             return self.look_up(worker, head);
         }
         let TaskHead { index, form, .. } = *self.head();
@@ -239,7 +265,10 @@ impl TaskRef {
             marked: false,
             part: None,
         };
-        let mut sieve = worker.sieve_of_taken(parent);
+        let mut sieve = match form.stays {
+            true => Sieve::closed(),
+            false => worker.sieve_of_taken(parent),
+        };
         // SAFETY: the slot has just been loaded, and is ours; `head` is above everything of ours that waits.
         let state = worker.on_bottom(bottom, None, || unsafe {
             (form.function.run)(&slot, Cx { head, parent }, &mut sieve)
@@ -283,17 +312,21 @@ impl TaskRef {
     ) {
         let core = self.core();
         let end = self.head().form.end;
-        let mut count = 0;
-        let mut show = |ready| {
-            count += 1;
-            pool.boards.push(worker, ready);
+        let (mut here, mut elsewhere) = (0_u64, 0);
+        let mut show = |ready| match pool.boards.push(worker, ready) {
+            true => here += 1,
+            false => elsewhere += 1,
+        };
+        let maker = match ended {
+            Some((_, SlotState::Done)) => worker.map(|worker| worker.index),
+            _ => None,
         };
         // SAFETY: the caller has the task, and the state is that of its slot.
-        unsafe { end(self.0, ended, pool, &mut show) };
-        // A worker itself runs one of them next.
-        let others = if worker.is_some() { 1 } else { 0 };
-        if count > others {
-            pool.tell_ready(count - others);
+        unsafe { end(self.0, ended, pool, maker, &mut show) };
+        // The worker itself runs one of its own next.
+        let others = elsewhere + here.saturating_sub(1);
+        if others > 0 {
+            pool.tell_ready(others);
         }
         core.one_less(pool);
     }

@@ -1,6 +1,12 @@
 //! Versions: what one task has made of a piece of data. Whoever reads one holds it.
 
-use std::{cell::UnsafeCell, sync::Arc};
+use std::{
+    cell::UnsafeCell,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use super::{task::TaskHead, waiters::Waiters};
 
@@ -8,7 +14,12 @@ use super::{task::TaskHead, waiters::Waiters};
 pub struct Version<T> {
     pub(super) waiters: Waiters<TaskHead>,
     value: UnsafeCell<Option<T>>,
+    /// The worker that has made it: its data are in that worker's cache, as far as they are in one.
+    maker: AtomicU32,
 }
+
+/// In place of a worker: none.
+const NOBODY: u32 = u32::MAX;
 
 // SAFETY: the value is written before the stack of waiters is closed, by the one writer, and only read after that. It is taken out by
 // value alone.
@@ -22,6 +33,7 @@ impl<T> Version<T> {
         Arc::new(Version {
             waiters: Waiters::new(),
             value: UnsafeCell::new(None),
+            maker: AtomicU32::new(NOBODY),
         })
     }
 
@@ -30,16 +42,24 @@ impl<T> Version<T> {
         Arc::new(Version {
             waiters: Waiters::none(),
             value: UnsafeCell::new(Some(value)),
+            maker: AtomicU32::new(NOBODY),
         })
     }
 
-    /// Puts the value in.
+    /// Puts the value in, which that worker has made, if it was one.
     ///
     /// # Safety
     /// The caller is the one writer, and has not closed the stack of waiters.
-    pub(super) unsafe fn put(&self, value: T) {
+    pub(super) unsafe fn put(&self, value: T, maker: Option<u32>) {
+        self.maker.store(maker.unwrap_or(NOBODY), Ordering::Relaxed);
         // SAFETY: nobody looks at the value before the stack is closed.
         unsafe { *self.value.get() = Some(value) }
+    }
+
+    /// The worker that has made the value, if it was one.
+    pub(super) fn maker(&self) -> Option<u32> {
+        let maker = self.maker.load(Ordering::Relaxed);
+        (maker != NOBODY).then_some(maker)
     }
 
     /// The value, once it is there; `None` also if its task has been given up.
