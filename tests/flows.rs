@@ -445,6 +445,58 @@ fn vectors_are_added_element_by_element() {
     });
 }
 
+static KEPT: AtomicU32 = AtomicU32::new(0);
+
+/// Counts how many of them there are.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Kept(u64);
+
+impl Kept {
+    fn new(n: u64) -> Kept {
+        KEPT.fetch_add(1, Ordering::SeqCst);
+        Kept(n)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[spawnable]
+fn next(before: &Kept) -> Kept {
+    Kept::new(before.0 + 1)
+}
+
+#[test]
+fn what_is_forgotten_goes_when_no_task_needs_it() {
+    on(2, || {
+        let last = flow!(|g| {
+            let mut at = g.data(Kept::new(0));
+            for _ in 0..1000 {
+                let next = task!(g, next(r(at)));
+                g.forget(at);
+                at = next;
+            }
+            let last = g.get(at).0;
+            // The last one, and perhaps the one that its task has not dropped yet.
+            let kept = KEPT.load(Ordering::SeqCst);
+            assert!(kept <= 2, "{kept} are kept");
+            last
+        });
+        assert_eq!((last, KEPT.load(Ordering::SeqCst)), (1000, 0));
+        let forgotten = std::panic::catch_unwind(|| {
+            flow!(|g| {
+                let at = g.data(1_u64);
+                g.forget(at);
+                task!(g, mix(rw(at), r(at)));
+            });
+        });
+        assert!(forgotten.is_err());
+    });
+}
+
 static OVER: AtomicU32 = AtomicU32::new(0);
 
 #[spawnable]

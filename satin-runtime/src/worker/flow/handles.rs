@@ -79,7 +79,7 @@ pub(super) struct FlowState {
 
 type ErasedVersion = Arc<dyn Any + Send + Sync>;
 
-const TAKEN: &str = "the value of this handle has been taken out of the flow";
+const TAKEN: &str = "the value of this handle has been taken out of the flow, or forgotten";
 
 impl FlowState {
     pub(super) fn new(worker: &Worker, core: &FlowCore) -> FlowState {
@@ -169,6 +169,18 @@ impl<'g> Flow<'g> {
             }
         }
         Version::take(version).expect("the flow has waited for it")
+    }
+
+    /// The handle is not used any more: its data go as soon as no task of those so far needs them. Without that the last version of each handle stays
+    /// until the flow ends.
+    ///
+    /// A task, or a call of [`Flow::get`] or [`Flow::take`], that uses the handle nevertheless panics.
+    pub fn forget<T>(&self, handle: Handle<'g, T>) {
+        if handle.at != NOTHING {
+            self.state.addends.borrow_mut().remove(&handle.at);
+            let version = self.state.versions.borrow_mut()[handle.at as usize].take();
+            drop(version); // a destructor of the user may run
+        }
     }
 
     /// Takes all values of a vector, an array or a tuple of handles, or of vectors of such, out of the flow: see [`Flow::take`].
