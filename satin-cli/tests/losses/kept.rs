@@ -110,6 +110,11 @@ impl Home {
         table.lines().skip(1).map(str::to_owned).collect()
     }
 
+    /// Is there a run that the same command would go on with?
+    pub fn has_unfinished_run(&self) -> bool {
+        self.runs().iter().any(|run| run.contains("unfinished"))
+    }
+
     #[track_caller]
     pub fn is_empty(&self) {
         let (table, remark) = self.list();

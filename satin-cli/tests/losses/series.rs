@@ -286,9 +286,9 @@ impl Scenario {
                 self.judge_end(&home, &outcome, &mut series.complaints);
                 break;
             }
-            // Perhaps after `main` was over. If the store has been told, the next start would be another run; if not, this one is resumed
-            // once more.
-            if outcome.code != ALL_KILLED && home.list().0.is_empty() {
+            // Perhaps after `main` was over. If the store has been told, the next start would be another run, even if what is stored of this one could
+            // not be removed any more; if not, this one is resumed once more.
+            if outcome.code != ALL_KILLED && !home.has_unfinished_run() {
                 break;
             }
             let had = (nodes * killed.unwrap_or_default()) as f64 / 1000.0;
