@@ -186,7 +186,10 @@ fn when_the_master_is_killed_another_node_gives_the_answer() {
     said(&outcome, " s: killed a-0 (the master)");
     said(&outcome, " s: a-0 was found dead");
     let next = master(&outcome, 1);
-    said(&outcome, &format!(" s: {next} is master now"));
+    said(
+        &outcome,
+        &format!(" s: {next} is master now: `main` begins again there"),
+    );
     assert_eq!(outcome.stdout.matches(ANSWER).count(), 1, "{outcome:#?}");
     let ended = |event: &Event| matches!(event, Event::PoolEnded { code: 0 });
     assert!(has(&outcome.records, next, ended), "{outcome:#?}");
@@ -244,7 +247,10 @@ fn a_master_that_is_asked_to_leave_has_a_successor() {
     answers(&outcome);
     left(&outcome, "a-0");
     let next = master(&outcome, 1);
-    said(&outcome, &format!(" s: {next} is master now"));
+    said(
+        &outcome,
+        &format!(" s: {next} is master now: `main` begins again there"),
+    );
 }
 
 /// The program moves from one set of machines to another while it runs.
@@ -397,7 +403,10 @@ fn the_code_and_the_words_are_those_of_the_last_master() {
     assert_eq!(outcome.code, 5, "{outcome:#?}");
     assert_eq!(outcome.stdout, "one\ntwo\n");
     said(&outcome, " s: killed s0-0 (the master)");
-    said(&outcome, " s: s0-1 is master now");
+    said(
+        &outcome,
+        " s: s0-1 is master now: `main` begins again there",
+    );
     said(&outcome, "satin: 1 killed, exit code 5");
     for line in ["[s0-1 @ s0] complaint", "[s0-2 @ s0] after"] {
         assert!(outcome.stderr.contains(line), "{}", outcome.stderr);

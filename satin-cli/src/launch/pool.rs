@@ -405,7 +405,9 @@ impl LaunchedPool {
                 if let Some(index) = index
                     && std::mem::replace(&mut self.master, index) != index
                 {
-                    self.say(format_args!("{name} is master now"));
+                    self.say(format_args!(
+                        "{name} is master now: `main` begins again there"
+                    ));
                 }
             }
             Event::RootStarted { .. } => self.all_were_in = true,

@@ -293,7 +293,9 @@ impl LocalPool {
                 if let Some(index) = index
                     && std::mem::replace(&mut self.master, index) != index
                 {
-                    self.tell(format_args!("{name} is master now"));
+                    self.tell(format_args!(
+                        "{name} is master now: `main` begins again there"
+                    ));
                 }
             }
             Event::RootStarted { .. } => self.schedule.has_begun = true,
