@@ -6,12 +6,13 @@
 mod common;
 
 use std::{
+    cell::Cell,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use common::{give_way, outside};
-use satin::{Flow, Handle, Many, Satin, acc, flow, many, r, rw, spawnable, sync, task};
+use satin::{Flow, Handle, Many, Satin, acc, flow, job::Back, many, r, rw, spawnable, sync, task};
 
 fn on(threads: usize, run: impl FnOnce()) {
     let pool = satin::builder().threads(threads).build().expect("a pool");
@@ -738,6 +739,51 @@ fn an_answer_is_taken_in_while_all_workers_are_busy() {
         outside::raise(until);
     });
     assert_eq!(got, [3, 1]);
+}
+
+thread_local! {
+    /// This thread is that of the network, which waits for no code of the user.
+    static IS_NETWORK: Cell<bool> = const { Cell::new(false) };
+}
+
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Watched(u32);
+
+impl Clone for Watched {
+    fn clone(&self) -> Watched {
+        assert!(!IS_NETWORK.get(), "copied by the thread of the network");
+        Watched(self.0)
+    }
+}
+
+#[spawnable]
+fn raise_watched(watched: &mut Watched) {
+    watched.0 += 1;
+}
+
+#[test]
+fn what_a_task_elsewhere_changes_is_not_copied_by_the_thread_of_the_network() {
+    let pool = outside::pool(1);
+    let [begun, until] = outside::flags();
+    let program = || {
+        flow!(|g| {
+            let held = task!(g, outside::hold(begun, until));
+            let watched = g.data(Watched(1));
+            let before = g.get(watched);
+            task!(g, raise_watched(rw(watched)));
+            g.take(held);
+            (before.0, g.take(watched).0)
+        })
+    };
+    let got = outside::during(&pool, program, |gate| {
+        IS_NETWORK.set(true);
+        outside::await_flag(begun);
+        let departure = outside::departures(gate, 1)[0];
+        outside::raise(until);
+        assert!(gate.put_back(departure, Back::default()));
+        IS_NETWORK.set(false);
+    });
+    assert_eq!(got, (1, 2));
 }
 
 /// A panic comes from wherever the task was.

@@ -142,6 +142,10 @@ pub trait Part: Send + 'static {
     }
     /// All versions are there: the task is about to run.
     fn prepare(&mut self) {}
+    /// Does [`prepare`](Part::prepare) run code of the user?
+    fn prepares_long(&self) -> bool {
+        false
+    }
     /// The task has run, or is given up, and reads nothing any more. Before what it has made is shown: who changes next what this task has read finds
     /// it to be the only one's.
     fn release(&mut self) {}
@@ -357,6 +361,12 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
         }
     }
 
+    fn prepares_long(&self) -> bool {
+        // Readers only become fewer: those that are made now read the version that the task makes.
+        let from = self.from.as_ref();
+        from.is_some_and(|from| Arc::strong_count(from) > 1)
+    }
+
     fn release(&mut self) {
         self.from = None;
     }
@@ -461,6 +471,8 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn install(&self, flow: &Flow<'_>);
     /// All versions are there.
     fn prepare(&mut self);
+    /// Does that run code of the user?
+    fn prepares_long(&self) -> bool;
     /// The arguments, once.
     fn lend(&mut self) -> K::Args<'_>;
     /// The task reads nothing any more.
@@ -475,6 +487,9 @@ impl Parts<()> for () {
     fn inputs(&self, _: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {}
     fn install(&self, _: &Flow<'_>) {}
     fn prepare(&mut self) {}
+    fn prepares_long(&self) -> bool {
+        false
+    }
     fn lend(&mut self) {}
     fn release(&mut self) {}
     fn end(&mut self, _: Option<Maker>, _: &mut dyn FnMut(*const TaskHead)) {}
@@ -497,6 +512,10 @@ macro_rules! tuple_of_parts {
             fn prepare(&mut self) {
                 let ($($name,)+) = self;
                 $($name.prepare();)+
+            }
+            fn prepares_long(&self) -> bool {
+                let ($($name,)+) = self;
+                false$(|| $name.prepares_long())+
             }
             fn lend(&mut self) -> <($($kind,)+) as Kinds>::Args<'_> {
                 let ($($name,)+) = self;

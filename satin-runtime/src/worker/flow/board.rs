@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering, fence},
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
     time::Duration,
 };
@@ -24,12 +24,13 @@ use super::{
 };
 use crate::{
     job::{
-        Recall,
+        Back, Recall,
         record::{AREA, Payload, STAYS, Slot, SlotState},
     },
     worker::{
         area::Area,
         pool::Pool,
+        repair::depth_of,
         thread::{Worker, quietly},
     },
 };
@@ -49,6 +50,8 @@ pub(in crate::worker) struct Boards {
     /// Tasks aside that have been settled, to be ended.
     settled: SegQueue<SettledTask>,
     aside: Mutex<Aside>,
+    /// The clerk has a task that it puts in a slot.
+    is_loading: AtomicBool,
 }
 
 /// Tasks in the order of the program.
@@ -106,10 +109,6 @@ impl Board {
         self.take(BTreeMap::pop_first)
     }
 
-    fn take_last(&self) -> Option<TaskRef> {
-        self.take(BTreeMap::pop_last)
-    }
-
     fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
@@ -149,6 +148,7 @@ impl Boards {
             home: SegQueue::new(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
+            is_loading: AtomicBool::new(false),
         }
     }
 
@@ -224,10 +224,28 @@ impl Boards {
 
     /// The gate: the last task of the fullest board, in a slot aside.
     pub(in crate::worker) fn take(&self, pool: &Pool) -> Option<*const Slot> {
-        let task = self.all().max_by_key(|board| board.len())?.take_last()?;
+        let board = self.all().max_by_key(|board| board.len())?;
+        let mut loads_long = false;
+        let task = board.take(|tasks| {
+            let last = tasks.last_entry()?;
+            loads_long = last.get().loads_long();
+            // One at a time: copies take memory.
+            let waits = loads_long && self.is_loading.swap(true, Ordering::Relaxed);
+            (!waits).then(|| last.remove_entry())
+        })?;
         let core = task.core();
         // A marked task is looked up first, which a worker does.
         let stays = task.stays() || core.is_marked || core.depth == STAYS || core.has_failed();
+        if loads_long {
+            // This thread waits for no code of the user.
+            let (pool, clerk) = (Weak::clone(&self.pool), &pool.clerk);
+            clerk.run(move || {
+                if let Some(pool) = pool.upgrade() {
+                    pool.boards.load(&pool, task, stays);
+                }
+            });
+            return None;
+        }
         if !stays {
             match self.set_aside(pool, task) {
                 Ok(slot) => return Some(slot),
@@ -237,6 +255,23 @@ impl Boards {
         self.home.push(task);
         pool.wake_for_any_task();
         None
+    }
+
+    /// The clerk: puts the task in a slot aside, where other nodes and workers find it.
+    fn load(&self, pool: &Pool, task: TaskRef, stays: bool) {
+        let loaded = (!stays).then(|| self.set_aside(pool, task));
+        self.is_loading.store(false, Ordering::Relaxed);
+        match loaded {
+            Some(Ok(slot)) => {
+                // SAFETY: the slot has just been filled, and is ours.
+                let job = unsafe { &*slot };
+                return pool.come_back(job, depth_of(job), Back::default());
+            }
+            Some(Err(payload)) => task.core().panicked(pool, payload),
+            None => {}
+        }
+        self.home.push(task);
+        pool.wake_for_any_task();
     }
 
     /// Puts a task in a slot aside.

@@ -139,6 +139,10 @@ impl<T: Summed> Part for AddPart<T> {
         }
     }
 
+    fn prepares_long(&self) -> bool {
+        true
+    }
+
     fn prepare(&mut self) {
         self.0.begin_with(T::nothing());
     }

@@ -50,6 +50,8 @@ struct Form {
     load: unsafe fn(*const TaskHead, &Slot),
     /// The worker that has made what the task changes.
     home: unsafe fn(*const TaskHead) -> Option<u32>,
+    /// Does it run code of the user to load the task?
+    loads_long: unsafe fn(*const TaskHead) -> bool,
     end: End,
 }
 
@@ -99,6 +101,7 @@ where
                     stays: STAYS,
                     load: load::<F, P>,
                     home: home::<F, P>,
+                    loads_long: loads_long::<F, P>,
                     end: end::<F, P>,
                 }
             },
@@ -147,6 +150,13 @@ unsafe fn load<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead, slot: &Sl
 unsafe fn home<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Option<u32> {
     // SAFETY: the caller's promise.
     unsafe { &*task.cast::<Task<F, P>>() }.parts.home()
+}
+
+/// # Safety
+/// As for [`home`].
+unsafe fn loads_long<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { &*task.cast::<Task<F, P>>() }.parts.prepares_long()
 }
 
 /// # Safety
@@ -232,6 +242,12 @@ impl TaskRef {
     pub(super) fn home(self) -> Option<u32> {
         // SAFETY: the caller has the task, which has not been loaded.
         unsafe { (self.head().form.home)(self.0) }
+    }
+
+    /// Does it run code of the user to load the task?
+    pub(super) fn loads_long(self) -> bool {
+        // SAFETY: the caller has the task, which has not been loaded.
+        unsafe { (self.head().form.loads_long)(self.0) }
     }
 
     /// Puts the task in a slot. The payload, if that has panicked: then it cannot run.
