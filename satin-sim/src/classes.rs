@@ -66,6 +66,8 @@ pub enum Class {
     Worth,
     /// Root jobs that are cancelled, and called again.
     Cancels,
+    /// Flows: jobs whose children wait for each other's results.
+    Flows,
 }
 
 /// Is a class among those that are tried by default?
@@ -111,7 +113,12 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 28] = [
+pub const CLASSES: [About; 29] = [
+    tried(
+        Class::Flows,
+        "flows",
+        "flows, whose tasks wait for each other's results",
+    ),
     tried(
         Class::Cancels,
         "cancels",
@@ -272,6 +279,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Cancels as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Flows as usize + 1);
     }
 }

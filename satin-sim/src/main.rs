@@ -49,6 +49,7 @@ struct Cli {
 
 const EXAMPLES: &str = "Examples:
   satin-sim --nodes 1000 --sites 10 --rtt 30ms     # how would such a pool do?
+  satin-sim --nodes 16 --shape lu:9,9 --leaf 50ms  # and with the tasks of a flow?
   satin-sim --seeds 0..5000 --jobs 4               # does it stand faults?
   satin-sim --seed 4711 --trace                    # what happened in that seed?
   satin-sim --seed 4711 --trace --without flushed  # and without one of the rules?
@@ -230,7 +231,8 @@ struct Pool {
     /// Policy by which an idle node chooses whom to ask for work: crs, rs or mw.
     #[arg(long, value_parser = parse::named::<Policy>, default_value = "crs")]
     policy: Policy,
-    /// Shape of the tree: knary:WIDTH,HEIGHT[,SERIAL], uts:BRANCHING,HEIGHT, flat:JOBS or random:WIDTH,HEIGHT[,RACES].
+    /// Shape of the tree: knary:WIDTH,HEIGHT[,SERIAL], uts:BRANCHING,HEIGHT, flat:JOBS or random:WIDTH,HEIGHT[,RACES]; or a flow,
+    /// flow:WIDTH,STEPS[,HEIGHT], of one form if it is called chains, wavefront, lu or dice.
     #[arg(long, value_parser = parse::shape, default_value = "knary:4,7")]
     shape: Shape,
     /// Time that a leaf takes.

@@ -2,7 +2,10 @@
 
 use std::{ops::Range, str::FromStr, time::Duration};
 
-use satin_runtime::node::{Rule, cluster::Shape};
+use satin_runtime::node::{
+    Rule,
+    cluster::{FlowForm, Shape},
+};
 use strum::VariantNames;
 
 use crate::{
@@ -27,7 +30,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|error| format!("{text}: {error}"))
 }
 
-/// Parses a shape: `knary:WIDTH,HEIGHT[,SERIAL]`, `uts:BRANCHING,HEIGHT`, `flat:JOBS`, `random:WIDTH,HEIGHT[,RACES]`.
+/// Parses a shape: `knary:WIDTH,HEIGHT[,SERIAL]`, `uts:BRANCHING,HEIGHT`, `flat:JOBS`, `random:WIDTH,HEIGHT[,RACES]`, or a flow of `WIDTH` pieces
+/// of data and `STEPS` steps: `flow:WIDTH,STEPS[,HEIGHT]`, or the same with the name of a form, see [`FlowForm`], such as `lu:4,4`.
 ///
 /// # Errors
 /// The text is no shape; the error says what one looks like.
@@ -45,12 +49,27 @@ pub fn shape(text: &str) -> Result<Shape, String> {
         ("flat", [jobs]) => Shape::Flat { jobs: *jobs as u32 },
         ("random", [width, height]) => random(*width, *height, 0.0),
         ("random", [width, height, races]) => random(*width, *height, *races),
-        _ => {
-            let forms = "knary:WIDTH,HEIGHT[,SERIAL], uts:BRANCHING,HEIGHT, flat:JOBS or random:WIDTH,HEIGHT[,RACES]";
-            return Err(format!("a shape is {forms}"));
-        }
+        (form, [width, steps]) => flow(form, *width, *steps, 1.0).ok_or(NO_SHAPE)?,
+        (form, [width, steps, height]) => flow(form, *width, *steps, *height).ok_or(NO_SHAPE)?,
+        _ => return Err(NO_SHAPE.into()),
     };
     Ok(shape)
+}
+
+const NO_SHAPE: &str = "a shape is knary:WIDTH,HEIGHT[,SERIAL], uts:BRANCHING,HEIGHT, flat:JOBS, random:WIDTH,HEIGHT[,RACES] or \
+    flow:WIDTH,STEPS[,HEIGHT]; for flows of one form chains, wavefront, lu or dice stands in the place of flow";
+
+fn flow(form: &str, width: f64, steps: f64, height: f64) -> Option<Shape> {
+    let form = match form {
+        "flow" => None,
+        form => Some(form.parse::<FlowForm>().ok()?),
+    };
+    Some(Shape::Flow {
+        form,
+        width: width as u32,
+        steps: steps as u32,
+        height: height as u32,
+    })
 }
 
 fn knary(width: f64, height: f64, serial: f64) -> Shape {
@@ -167,5 +186,17 @@ mod tests {
         assert_eq!(shape("flat:7"), Ok(Shape::Flat { jobs: 7 }));
         assert_eq!(shape("knary:4,7"), Ok(knary(4.0, 7.0, 0.0)));
         assert!(shape("knary:4").is_err() && shape("tree").is_err());
+        let lu = Shape::Flow {
+            form: Some(FlowForm::Lu),
+            width: 4,
+            steps: 3,
+            height: 1,
+        };
+        assert_eq!(shape("lu:4,3"), Ok(lu));
+        assert_eq!(
+            shape("flow:4,3,2"),
+            Ok(flow("flow", 4.0, 3.0, 2.0).expect("a form"))
+        );
+        assert!(shape("lu:4").is_err() && shape("qr:4,3").is_err());
     }
 }

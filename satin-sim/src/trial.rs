@@ -8,11 +8,13 @@ use std::{
 
 use satin_runtime::node::{
     Notice, Peer, Policy, ProtocolConfig, RepairMode, Rule,
-    cluster::{Cluster, ImaginaryStore, MainIs, OtherRoot, Path, Program, Shape, Wire, mix},
+    cluster::{
+        Cluster, FlowForm, ImaginaryStore, MainIs, OtherRoot, Path, Program, Shape, Wire, mix,
+    },
     expiry::{self, Expired},
     inspect::Inspection,
 };
-use strum::EnumCount;
+use strum::{EnumCount, VariantArray};
 
 use crate::{
     classes::Class,
@@ -341,10 +343,13 @@ impl Setting {
         wire
     }
 
-    /// Adds searches, panics and bounds to a program.
+    /// Adds flows, searches, panics and bounds to a program.
     fn adapt(program: &mut Program, seed: u64, options: &Options) {
         let seed = seed ^ program.seed;
-        if let Some(mut dice) = options.dice(Class::Bounds, 40, seed) {
+        let mut flows = options.dice(Class::Flows, 25, seed);
+        if let Some(dice) = &mut flows {
+            Setting::flow(program, dice);
+        } else if let Some(mut dice) = options.dice(Class::Bounds, 40, seed) {
             program.shape = Setting::search(&mut dice);
             program.feeds = false;
             let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
@@ -364,6 +369,27 @@ impl Setting {
         // Chance decides which leaves of a race are run at all.
         program.bounded = options.classes.contains(&Class::Bounds)
             && !matches!(program.shape, Shape::Random { races: 1.., .. });
+        // Jobs that offer bounds are not done twice.
+        program.bounded &= flows.is_none_or(|mut dice| dice.chance(30));
+    }
+
+    /// Makes a program one of flows, of at most two thousand jobs.
+    fn flow(program: &mut Program, dice: &mut Dice) {
+        let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
+        let forms = FlowForm::VARIANTS.len() as u64;
+        loop {
+            let form = FlowForm::VARIANTS.get(dice.below(2 * forms) as usize);
+            program.shape = Shape::Flow {
+                form: form.copied(),
+                width: 1 + dice.below(5) as u32,
+                steps: 1 + dice.below(5) as u32,
+                height: 1 + dice.below(3) as u32,
+            };
+            if (3..2000).contains(&program.sequential().jobs) {
+                break;
+            }
+        }
+        program.leaf = Setting::leaf(program, whole);
     }
 
     fn search(dice: &mut Dice) -> Shape {

@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use satin_runtime::node::{
     Message, Notice, ProtocolConfig, Request, Rule,
-    cluster::{Cluster, MainIs, Path, Program, Shape},
+    cluster::{Cluster, FlowForm, MainIs, Path, Program, Shape},
     inspect::{InspectedStage, OutstandingKind},
 };
 
@@ -303,6 +303,74 @@ fn a_master_dies_and_what_its_thieves_do_is_used() {
         stolen
     });
     assert!(claims >= 15, "{claims}");
+}
+
+/// Flows side by side, so that there is always something for others.
+const FLOW: Shape = Shape::Flow {
+    form: Some(FlowForm::Chains),
+    width: 5,
+    steps: 5,
+    height: 1,
+};
+
+/// The master dies while others run tasks of its flow. How many of those does the flow find that the next master begins anew, all seeds
+/// together?
+fn tasks_found_again(without: &[Rule]) -> u64 {
+    let config = ProtocolConfig {
+        without: without.iter().copied().collect(),
+        ..config()
+    };
+    let mut found = 0;
+    for seed in 0..40 {
+        let mut cluster = pool_for(FLOW, seed, 3, &config);
+        let stolen = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 0);
+        assert!(cluster.run_until(LONG, stolen));
+        cluster.crash(0);
+        ends_well(&mut cluster);
+        let nodes = 1..3;
+        found += nodes
+            .map(|node| cluster.flows_seen(node).found)
+            .sum::<u64>();
+    }
+    found
+}
+
+#[test]
+fn the_node_of_a_flow_dies_and_its_tasks_are_found_again() {
+    let all = tasks_found_again(&[]);
+    assert!(all >= 40, "{all} tasks of 80 were found");
+    assert_eq!(tasks_found_again(&[Rule::LookUpTasks]), 0);
+}
+
+/// The second time the flow has other data, so in the places of its tasks are others: what is known of the old ones is of no use.
+#[test]
+fn a_flow_with_other_data_takes_no_old_result() {
+    let wrong = |without: &[Rule]| {
+        let config = ProtocolConfig {
+            without: without.iter().copied().collect(),
+            ..config()
+        };
+        let mut wrong = 0;
+        for seed in 0..60 {
+            let mut cluster = Cluster::new(seed);
+            cluster.wire.idle_timeout = Duration::from_millis(600);
+            cluster.form(&config, &[("here", 3)], 1);
+            let mut program = Program::new(FLOW, Duration::from_millis(20)).seeded(seed);
+            program.changing = true;
+            let program = cluster.program(program);
+            cluster.set_main_everywhere(&[program], None);
+            let stolen = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 0);
+            assert!(cluster.run_until(LONG, stolen));
+            cluster.crash(0);
+            let over = |cluster: &Cluster| (1..3).any(|node| cluster.main_of(node) == MainIs::Over);
+            assert!(cluster.run_until(LONG, over));
+            let right = cluster.outcome(program).result;
+            wrong += u32::from(cluster.endings()[0].results != [right]);
+        }
+        wrong
+    };
+    assert_eq!(wrong(&[]), 0);
+    assert!(wrong(&[Rule::TaskPrint]) > 5);
 }
 
 /// A pool falls apart, and both parts have a main. The one that is going to yield cancels its root job and calls another, which

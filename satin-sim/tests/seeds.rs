@@ -20,7 +20,14 @@ fn nothing_is_violated() {
     }
     assert!(summary.claims > 0 && summary.saved > 0 && summary.terms > 0);
     // Those whose conditions do not hold in every seed.
-    for (invariant, least) in [("I18", 30), ("I19", 30), ("I20", 5)] {
+    for (invariant, least) in [
+        ("I18", 30),
+        ("I19", 30),
+        ("I20", 5),
+        ("J1", 50),
+        ("J3", 50),
+        ("J6", 5),
+    ] {
         let seeds = summary
             .checked
             .get(invariant)
@@ -73,6 +80,28 @@ fn what_is_left_out_is_found() {
     assert!(summary.violated > 10);
     let first = summary.violations[0].violation.as_ref();
     assert_eq!(first.map(|violation| violation.invariant), Some("I1"));
+}
+
+/// The rules that flows rely on: each is missed by the invariant that says what it is for.
+#[test]
+fn what_is_left_out_of_flows_is_found() {
+    for (rule, invariant, seeds) in [
+        (Rule::Inputs, "J3", 0..20),
+        (Rule::ShowWaiting, "J1", 0..20),
+        (Rule::OwnTasks, "I7", 110..120),
+        (Rule::LookUpTasks, "J6", 0..20),
+        (Rule::TasksStay, "J6", 0..20),
+        (Rule::TaskPrint, "I16", 40..60),
+        (Rule::RecallTasks, "I4", 0..20),
+    ] {
+        let options = Options {
+            without: [rule].into(),
+            ..Options::default()
+        };
+        let summary = seeds::run(seeds, 2, &options, &|_| {});
+        let found = summary.of_each.get(invariant).copied().unwrap_or(0);
+        assert!(found > 0, "without {rule}: {:?}", summary.of_each);
+    }
 }
 
 /// What is lost with all nodes is more without these: that is found as such, and not only because more is done twice.

@@ -140,6 +140,20 @@ pub enum Rule {
     Epoch,
     /// A segment is forgotten only when others have written what was in it.
     Covered,
+    /// A task of a flow begins when what it reads is there. (This rule and those below are of flows: workers obey them, real ones always.)
+    Inputs,
+    /// An answer that comes for a task makes those ready that wait for it.
+    ShowWaiting,
+    /// A worker takes tasks of the flow that it waits for, however little stack is left.
+    OwnTasks,
+    /// Tasks of a flow that may have run before are looked up.
+    LookUpTasks,
+    /// Tasks that are to be looked up do not leave before.
+    TasksStay,
+    /// The fingerprint of a task covers what it reads.
+    TaskPrint,
+    /// When a flow stops, its tasks that are away are recalled.
+    RecallTasks,
 }
 
 /// The numbers of the protocol.

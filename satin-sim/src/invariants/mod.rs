@@ -1,4 +1,17 @@
 //! The invariants: a file each, numbered as in the design.
+//!
+//! Those of flows are J1 to J8. A task is a job, so most of what they say an invariant of all jobs says already:
+//!
+//! | | of flows | where |
+//! | --- | --- | --- |
+//! | J1 | what is waited for is ready, runs, is away, or waits itself for something before it | `j01`, with I2 and I7 |
+//! | J2 | the answer of a task is adopted once | I2 (done once), I4 (answers come only to what is away) |
+//! | J3 | no task begins before what it reads is there | `j03` |
+//! | J4 | no write beside a reader | not here: results do not change in a simulation. Loom tries it, `worker/flow/waiters.rs` |
+//! | J5 | the values are those of the program text | I12 (the root's answer, in which every result of every task can be seen), I16 (in the store) |
+//! | J6 | a flow that runs again finds its tasks, and no others | `j06`, with I19 (what is in the store is not done again) |
+//! | J7 | a task runs at most once more for each death and withdrawal (a second run by who waits is none) | I11 |
+//! | J8 | nothing stays when a flow ends | I2 (nothing on a board, away or running belongs to a flow that is gone), I9, I10 |
 
 mod i01_only_the_living_have_our_jobs;
 mod i02_a_child_is_in_one_place;
@@ -20,6 +33,9 @@ mod i17_nothing_stays_in_the_store;
 mod i18_what_is_finished_is_stored;
 mod i19_what_is_stored_is_not_done_again;
 mod i20_logs_are_bounded;
+mod j01_no_task_is_forgotten;
+mod j03_inputs_come_first;
+mod j06_tasks_are_found_again;
 
 use std::time::Duration;
 
@@ -35,7 +51,7 @@ pub(crate) use i13_views_agree::differing_views;
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The invariant: `I1` to `I20`, or `panic`.
+    /// The invariant: `I1` to `I20`, `J1` to `J6`, or `panic`.
     pub invariant: &'static str,
     /// The violation in a sentence.
     pub sentence: String,
@@ -138,7 +154,7 @@ pub struct Run<'c> {
 
 /// A property that must hold.
 pub trait Invariant: Send {
-    /// The name: `I1` to `I20`.
+    /// The name: `I1` to `I20`, `J1` to `J6`.
     fn name(&self) -> &'static str;
 
     /// The property, in a sentence.
@@ -212,5 +228,8 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i18_what_is_finished_is_stored::StoredInTime::default()),
         Box::new(i19_what_is_stored_is_not_done_again::NotAgain::default()),
         Box::new(i20_logs_are_bounded::LogsBounded::default()),
+        Box::new(j01_no_task_is_forgotten::NoneForgotten::default()),
+        Box::new(j03_inputs_come_first::InputsFirst::default()),
+        Box::new(j06_tasks_are_found_again::FoundAgain::default()),
     ]
 }

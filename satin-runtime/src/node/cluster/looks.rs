@@ -6,7 +6,7 @@ use super::super::{
     HostedId, Identity, Node, Notice, Peer,
     inspect::{InspectedHosted, InspectedStage},
 };
-use super::{Cluster, ImaginaryNode, Smallest, WorkDone, lock};
+use super::{Cluster, FlowsSeen, ImaginaryNode, Smallest, WorkDone, lock};
 use crate::job::{BoundName, RootName, ValueName};
 
 impl Cluster {
@@ -124,6 +124,20 @@ impl Cluster {
     #[must_use]
     pub fn stray_answer(&self, node: u32) -> Option<&str> {
         self.slot(node).workers.stray()
+    }
+
+    /// What has been seen of flows there.
+    #[must_use]
+    pub fn flows_seen(&self, node: u32) -> &FlowsSeen {
+        &self.slot(node).workers.flows
+    }
+
+    /// Number of tasks of flows there that wait for results.
+    ///
+    /// # Errors
+    /// A task waits although all is there that it reads; the error says which.
+    pub fn waiting_tasks(&self, node: u32) -> Result<u64, String> {
+        self.slot(node).workers.waiting_tasks()
     }
 
     /// A message that was sent to a life whose end the sender knew.

@@ -19,6 +19,7 @@ mod acts;
 mod bounds;
 mod clock;
 mod faults;
+mod graphs;
 mod journal;
 mod looks;
 mod network;
@@ -34,12 +35,13 @@ mod workers;
 mod tests;
 
 pub use bounds::{BEST, BestLeaf, Sighting, Smallest};
+pub use graphs::FlowForm;
 pub use journal::{Note, Noted};
 pub use program::{Outcome, Program, Shape, Work, mix};
 pub use store::{ImaginaryStore, StoredBatch};
 pub use threads::OtherRoot;
 pub use wire::{Path, Wire, size};
-pub use workers::{LEAF_PANICS, WorkDone};
+pub use workers::{FlowsSeen, LEAF_PANICS, WorkDone};
 
 use std::{
     cmp::Reverse,

@@ -1,8 +1,11 @@
-//! Imaginary programs: trees of jobs whose shape, durations and results follow from a seed.
+//! Imaginary programs: trees of jobs and graphs of tasks whose shape, durations and results follow from a seed.
 
 use std::time::Duration;
 
-use super::bounds::BestLeaf;
+use super::{
+    bounds::BestLeaf,
+    graphs::{FlowForm, Graph},
+};
 use crate::job::Fingerprint;
 
 /// An invocation, small enough to travel.
@@ -16,6 +19,8 @@ pub struct Work {
     pub cost: u32,
     /// The way down to it in a [`Shape::Best`]: one digit for each step, see [`Program::cost_of`].
     pub way: u64,
+    /// Of a task of a flow whose data differ from one execution to the next, by what; else zero. The task's result differs by as much.
+    pub salt: u16,
 }
 
 /// Bytes of a [`Work`] as it travels.
@@ -27,7 +32,8 @@ impl Work {
         let size = size.max(PACKED);
         let mut bytes = Vec::with_capacity(size);
         bytes.extend_from_slice(&self.seed.to_le_bytes());
-        bytes.extend_from_slice(&self.height.to_le_bytes());
+        debug_assert!(self.height < 1 << 16, "a tree is not that high");
+        bytes.extend_from_slice(&(self.height | u32::from(self.salt) << 16).to_le_bytes());
         bytes.extend_from_slice(&self.cost.to_le_bytes());
         bytes.extend_from_slice(&self.way.to_le_bytes());
         bytes.resize(size, 0);
@@ -42,16 +48,17 @@ impl Work {
         };
         Work {
             seed: u64::from(word(0)) | u64::from(word(4)) << 32,
-            height: word(8),
+            height: word(8) & 0xffff,
             cost: word(12),
             way: u64::from(word(16)) | u64::from(word(20)) << 32,
+            salt: (word(8) >> 16) as u16,
         }
     }
 
-    /// The fingerprint, which tells this work from any other.
+    /// The fingerprint, which tells this work from any other: of a task it covers the values of what it reads.
     #[must_use]
     pub fn fingerprint(self) -> Fingerprint {
-        Fingerprint(mix(self.seed))
+        Fingerprint(mix(self.seed) ^ u64::from(self.salt))
     }
 }
 
@@ -99,6 +106,27 @@ pub enum Shape {
         /// Number of levels below the root.
         height: u32,
     },
+    /// Flows: inner jobs are flows, whose children, the tasks, wait for the results of those that they read, or spawn up to three children in
+    /// each of up to two phases. Some end at once. Results depend on the order of what is read. The root is a flow three times of four, and
+    /// always if there is only one level below it.
+    Flow {
+        /// The form of all flows; `None`: each has one of its own.
+        form: Option<FlowForm>,
+        /// Pieces of data of a flow that has the full height; half as many at each level below.
+        width: u32,
+        /// Steps of such a flow; half as many at each level below, two at least.
+        steps: u32,
+        /// Number of levels below the root.
+        height: u32,
+    },
+}
+
+/// What a job of a [`Shape::Flow`] does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FlowRole {
+    Leaf,
+    Spawns,
+    Flow,
 }
 
 /// A tree of jobs and how long they take.
@@ -116,7 +144,8 @@ pub struct Program {
     pub seed: u64,
     /// True if the result of a phase goes into the children of the next, as through `&mut`.
     pub feeds: bool,
-    /// A job that runs again may spawn the same children in another order. The result is the same.
+    /// A job that runs again may spawn the same children in another order; a flow may also have other data, so that its tasks have other
+    /// results. The result of the job is the same.
     pub changing: bool,
     /// Number of leaves of a thousand that panic.
     pub panics: u64,
@@ -158,7 +187,8 @@ impl Program {
             Shape::Knary { height, .. }
             | Shape::Uts { height, .. }
             | Shape::Random { height, .. }
-            | Shape::Best { height, .. } => height,
+            | Shape::Best { height, .. }
+            | Shape::Flow { height, .. } => height,
             Shape::Flat { .. } => 1,
         };
         Work {
@@ -166,6 +196,7 @@ impl Program {
             height,
             cost: 0,
             way: 0,
+            salt: 0,
         }
     }
 
@@ -186,6 +217,75 @@ impl Program {
             height: work.height - 1,
             cost: work.cost + more,
             way,
+            salt: 0,
+        }
+    }
+
+    /// The graph of the flow that a job is, if it is one.
+    pub(super) fn flow(&self, work: Work) -> Option<Graph> {
+        let Shape::Flow {
+            form,
+            width,
+            steps,
+            height,
+        } = self.shape
+        else {
+            return None;
+        };
+        if self.flow_role(work) != FlowRole::Flow {
+            return None;
+        }
+        let level = height - work.height;
+        let half =
+            |most: u32, least: u32| most.checked_shr(level).unwrap_or(0).max(least.min(most));
+        let dice = mix(work.seed ^ 0xf04);
+        let forms = <FlowForm as strum::VariantArray>::VARIANTS;
+        let form = form.unwrap_or(forms[(dice % forms.len() as u64) as usize]);
+        Some(Graph::of(form, half(width, 1), half(steps, 2), dice))
+    }
+
+    fn flow_role(&self, work: Work) -> FlowRole {
+        let Shape::Flow { height, .. } = self.shape else {
+            return FlowRole::Spawns;
+        };
+        let dice = mix(work.seed ^ 0xf10) % 8;
+        match (work.height, dice) {
+            (0, _) => FlowRole::Leaf,
+            (1, _) if height == 1 => FlowRole::Flow,
+            (level, 0..6) if level == height => FlowRole::Flow,
+            (level, _) if level == height => FlowRole::Spawns,
+            (_, 0..3) => FlowRole::Flow,
+            (_, 3..5) => FlowRole::Spawns,
+            _ => FlowRole::Leaf,
+        }
+    }
+
+    /// Task number `natural` of a flow, which reads these results, without the salt that they may have.
+    pub(super) fn task(
+        &self,
+        flow: Work,
+        natural: u32,
+        salt: u16,
+        reads: impl Iterator<Item = u64>,
+    ) -> Work {
+        let own = self.child(flow, natural, 0);
+        Work {
+            seed: reads.fold(own.seed, |seed, read| mix(seed ^ read)),
+            salt,
+            ..own
+        }
+    }
+
+    /// The result of a flow whose tasks have these results, in the usual order and without salt.
+    pub(super) fn after_tasks(&self, flow: Work, results: impl Iterator<Item = u64>) -> u64 {
+        results.fold(self.own(flow), |so_far, result| mix(so_far ^ result))
+    }
+
+    /// Adds the salt of a job to its result, or takes it away.
+    pub(super) fn salted(work: Work, result: u64) -> u64 {
+        match work.salt {
+            0 => result,
+            salt => result ^ mix(u64::from(salt)),
         }
     }
 
@@ -224,6 +324,20 @@ impl Program {
                     (self.inner, children as u32)
                 })
             }
+            Shape::Flow { .. } => {
+                let dice = mix(work.seed ^ 0x5eed);
+                match self.flow_role(work) {
+                    FlowRole::Leaf => (phase == 0).then(|| (self.leaf_time(work), 0)),
+                    FlowRole::Flow => {
+                        let graph = self.flow(work).filter(|_| phase == 0)?;
+                        Some((self.inner, graph.len()))
+                    }
+                    FlowRole::Spawns => (u64::from(phase) < 1 + dice % 2).then(|| {
+                        let children = 1 + mix(dice ^ u64::from(phase)) % 3;
+                        (self.inner, children as u32)
+                    }),
+                }
+            }
         }
     }
 
@@ -235,6 +349,14 @@ impl Program {
     /// Does any leaf of the whole tree panic?
     #[must_use]
     pub fn has_panic(&self) -> bool {
+        if let Shape::Flow { .. } = self.shape {
+            // What a task is follows from the results that it reads.
+            let mut has_panic = false;
+            self.each_below(self.root(), &mut |work, _| {
+                has_panic |= self.panics_at(work);
+            });
+            return has_panic;
+        }
         self.panic_below(self.root())
     }
 
@@ -257,7 +379,7 @@ impl Program {
 
     fn leaf_time(&self, work: Work) -> Duration {
         match self.shape {
-            Shape::Random { .. } | Shape::Best { .. } => {
+            Shape::Random { .. } | Shape::Best { .. } | Shape::Flow { .. } => {
                 self.leaf.mul_f64(2.0 * unit(mix(work.seed ^ 0x1eaf)))
             }
             _ => self.leaf,
@@ -354,6 +476,11 @@ impl Program {
             time: Duration::ZERO,
             bound: self.offers(work).map(|found| found.cost),
         };
+        if let Some(graph) = self.flow(work) {
+            self.each_task(work, &graph, &mut all, see);
+            see(work, &all);
+            return all;
+        }
         let race = self.races(work);
         let (mut phase, mut index) = (0, 0);
         while let Some((time, children)) = self.phase(work, phase) {
@@ -364,17 +491,36 @@ impl Program {
                 if !race {
                     all.result = self.add(all.result, index, child.result);
                 }
-                all.jobs += child.jobs;
-                all.leaves += child.leaves;
-                all.time += child.time;
-                all.bound = all.bound.into_iter().chain(child.bound).min();
+                all.include(&child);
                 index += 1;
             }
             phase += 1;
         }
         all.leaves += u64::from(index == 0);
+        all.result = Program::salted(work, all.result);
         see(work, &all);
         all
+    }
+
+    /// Adds the tasks of a flow to its outcome: one after another, as the program text says.
+    fn each_task(
+        &self,
+        work: Work,
+        graph: &Graph,
+        all: &mut Outcome,
+        see: &mut impl FnMut(Work, &Outcome),
+    ) {
+        all.time += self.inner;
+        let mut results: Vec<u64> = Vec::new();
+        for index in 0..graph.len() {
+            let reads = graph.inputs(index).iter();
+            let reads = reads.map(|read| results[*read as usize]);
+            let child = self.each_below(self.task(work, index, 0, reads), see);
+            all.include(&child);
+            results.push(child.result);
+        }
+        all.result = self.after_tasks(work, results.into_iter());
+        all.result = Program::salted(work, all.result);
     }
 }
 
@@ -391,6 +537,16 @@ pub struct Outcome {
     pub time: Duration,
     /// The best that its leaves offer. In a race, which of them run is chance.
     pub bound: Option<u64>,
+}
+
+impl Outcome {
+    /// Adds what a child does.
+    fn include(&mut self, child: &Outcome) {
+        self.jobs += child.jobs;
+        self.leaves += child.leaves;
+        self.time += child.time;
+        self.bound = self.bound.into_iter().chain(child.bound).min();
+    }
 }
 
 /// Scatters the bits of a number (splitmix64).
@@ -425,6 +581,59 @@ mod tests {
             assert_eq!(costs.iter().min(), outcome.bound.as_ref());
             assert_eq!(program.cost_of(81), None, "no leaf has that name");
         }
+    }
+
+    fn flow(seed: u64) -> Program {
+        let shape = Shape::Flow {
+            form: None,
+            width: 3,
+            steps: 3,
+            height: 2,
+        };
+        Program::new(shape, Duration::from_millis(1)).seeded(seed)
+    }
+
+    #[test]
+    fn the_result_of_a_flow_depends_on_the_order_of_what_is_read() {
+        let program = flow(1);
+        let task = |reads: &[u64]| program.task(program.root(), 3, 0, reads.iter().copied());
+        assert_ne!(task(&[1, 2]), task(&[2, 1]));
+        assert_ne!(task(&[1, 2]).fingerprint(), task(&[1, 3]).fingerprint());
+        let result = |results: [u64; 2]| program.after_tasks(program.root(), results.into_iter());
+        assert_ne!(result([1, 2]), result([2, 1]));
+    }
+
+    #[test]
+    fn a_task_with_other_data_is_another_job_with_another_result_for_the_same_flow() {
+        let program = flow(1);
+        let [usual, other] =
+            [0, 7].map(|salt| program.task(program.root(), 0, salt, [].into_iter()));
+        assert_ne!(usual.fingerprint(), other.fingerprint());
+        let [right, salted] = [usual, other].map(|work| program.below(work).result);
+        assert_ne!(right, salted);
+        assert_eq!(right, Program::salted(other, salted));
+        assert_eq!(Work::unpack(&other.pack(24)), other, "it travels");
+    }
+
+    #[test]
+    fn flows_have_inner_flows_trees_and_leaves() {
+        let (mut flows, mut trees, mut leaves) = (0, 0, 0);
+        for seed in 0..50 {
+            let program = flow(seed);
+            program.each_below(
+                program.root(),
+                &mut |work, _| match program.flow_role(work) {
+                    FlowRole::Flow if work.height == 1 => flows += 1,
+                    FlowRole::Spawns if work.height == 1 => trees += 1,
+                    FlowRole::Leaf if work.height == 1 => leaves += 1,
+                    _ => {}
+                },
+            );
+        }
+        assert!(
+            flows > 20 && trees > 20 && leaves > 20,
+            "{flows} {trees} {leaves}"
+        );
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The imaginary workers keep the contract of the real ones.
 
+mod flows;
+
 use super::{
-    super::{DepartureId, HostedId, Taken, Terms, TookJobs},
+    super::{DepartureId, HostedId, Rule, Taken, Terms, TookJobs},
     workers::{Finished, ImaginaryWorkers},
     *,
 };

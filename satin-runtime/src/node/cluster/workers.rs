@@ -1,7 +1,9 @@
 //! Imaginary workers: real stacks of frames and deques, durations instead of work.
 //!
 //! Imaginary workers behave towards the node as real ones do: marked jobs look themselves up, a frame that waits can be
-//! buried under others, and results of finished jobs are harvested.
+//! buried under others, and results of finished jobs are harvested. Flows have a file of their own, `flows`.
+
+mod flows;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -15,6 +17,9 @@ use super::{
     journal::Noted,
     program::{Program, Shape, Work, mix},
 };
+pub use flows::FlowsSeen;
+use flows::{Boards, FlowUnderWay};
+
 use crate::job::{
     Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobLoad,
     JobName, JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun,
@@ -75,6 +80,8 @@ impl BottomJob {
 /// The stage of a child of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ChildState {
+    /// A task of a flow: a result that it reads is missing.
+    Waiting,
     Queued,
     Running,
     Away,
@@ -87,6 +94,7 @@ enum ChildState {
 /// A child of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Kid {
+    /// The child's work. Of a task that waits it is not known yet: that of its flow stands there.
     work: Work,
     /// The child's number if children are spawned in the usual order, see [`Program::changing`].
     natural: u32,
@@ -122,6 +130,8 @@ struct Invocation {
     stop: Option<Stop>,
     /// A race that is over.
     won: bool,
+    /// The graph, if the invocation is a flow that has made its tasks.
+    flow: Option<Box<FlowUnderWay>>,
 }
 
 /// A job in a deque.
@@ -204,6 +214,15 @@ pub struct WorkDone {
     pub duplicates: u64,
 }
 
+/// A job that a worker here has run.
+#[derive(Clone, Copy, Debug)]
+struct RanHere {
+    /// The worker.
+    lane: u32,
+    /// Number of children that the job had.
+    children: u32,
+}
+
 /// The decision on a marked job that is about to run.
 #[derive(Clone, PartialEq, Debug)]
 enum RunVerdict {
@@ -221,6 +240,7 @@ pub(super) struct ImaginaryWorkers {
     frames: Vec<Option<Invocation>>,
     free: Vec<u32>,
     roots: VecDeque<WaitingRoot>,
+    boards: Boards,
     hosted: VecDeque<(HostedId, Parcel)>,
     held: VecDeque<HeldWork>,
     running: BTreeMap<HostedId, u32>,
@@ -276,6 +296,7 @@ pub(super) struct ImaginaryWorkers {
     broken: Option<String>,
     /// A job that came back and was not away.
     stray: Option<String>,
+    pub(super) flows: FlowsSeen,
 }
 
 impl ImaginaryWorkers {
@@ -285,6 +306,7 @@ impl ImaginaryWorkers {
             frames: Vec::new(),
             free: Vec::new(),
             roots: VecDeque::new(),
+            boards: Boards::new(threads),
             hosted: VecDeque::new(),
             held: VecDeque::new(),
             running: BTreeMap::new(),
@@ -320,6 +342,7 @@ impl ImaginaryWorkers {
             poisoned: false,
             broken: None,
             stray: None,
+            flows: FlowsSeen::default(),
         }
     }
 
@@ -327,6 +350,7 @@ impl ImaginaryWorkers {
     pub(super) fn is_empty(&self) -> bool {
         self.away.is_empty()
             && self.roots.is_empty()
+            && self.boards.all().next().is_none()
             && self.running.is_empty()
             && self.hosted.is_empty()
             && self.held.is_empty()
@@ -401,6 +425,7 @@ impl ImaginaryWorkers {
             result: 0,
             stop: None,
             won: false,
+            flow: None,
         };
         self.done.started += 1;
         if let Some(begun) = &mut self.begun {
@@ -519,6 +544,9 @@ impl ImaginaryWorkers {
                         return true;
                     }
                 }
+                if let Some(result) = frame.flow_result(program) {
+                    frame.result = result;
+                }
                 frame.passed += frame.children.len() as u32;
                 frame.children.clear();
                 match program.phase(frame.work, frame.phase) {
@@ -548,6 +576,9 @@ impl ImaginaryWorkers {
         let index_is_void = self.index.is_void();
         let frame = (self.frames[top as usize].as_mut()).expect("it is on a stack");
         let program = &programs[frame.program as usize];
+        if let Some(graph) = program.flow(frame.work) {
+            return self.make_tasks(programs, top, graph);
+        }
         let before = program.before(frame.result, frame.phase - 1);
         let turn = match program.changing && frame.nonce % 2 == 1 {
             true => (frame.nonce / 2 % u64::from(children.max(1))) as u32,
@@ -614,6 +645,11 @@ impl ImaginaryWorkers {
     fn find(&mut self, programs: &[Program], lane: u32) -> bool {
         let own = &self.lanes[lane as usize];
         let room = own.stack.len() < self.nesting;
+        if let Some(job) = self.next_task(lane, room) {
+            self.begin_task(programs, lane, job);
+            return true;
+        }
+        let own = &self.lanes[lane as usize];
         let place = (own.deque.iter()).rposition(|job| !self.would_deadlock(lane, job));
         let own = &mut self.lanes[lane as usize];
         let mut job = place.and_then(|place| own.deque.remove(place));
@@ -636,30 +672,15 @@ impl ImaginaryWorkers {
             });
         }
         if let Some(job) = job {
-            let (program, tag) = self.program_of(job.frame);
-            if let Some(marked) = self.may_start(programs, lane, AwayWork::Spawned(job)) {
-                let Spawned {
-                    frame, index, work, ..
-                } = job;
-                self.set_child(frame, index, ChildState::Running);
-                self.push(
-                    lane,
-                    program,
-                    tag,
-                    work,
-                    ResultPlace::Child { frame, index },
-                    marked,
-                );
-                let top = self.lanes[lane as usize].stack.last().copied();
-                let top = top.expect("it has just been pushed");
-                self.frame(top).repairs = job.repairs;
-            }
+            self.begin(programs, lane, job);
             return true;
         }
         if !room {
             return false;
         }
-        if let Some(root) = self.roots.pop_front() {
+        if let Some(job) = self.boards.next(lane) {
+            self.begin_task(programs, lane, job);
+        } else if let Some(root) = self.roots.pop_front() {
             if let Some(marked) = self.may_start(programs, lane, AwayWork::Root(root)) {
                 self.push(
                     lane,
@@ -689,6 +710,30 @@ impl ImaginaryWorkers {
             return self.duplicate(programs, lane);
         }
         true
+    }
+
+    /// A job of ours that a worker has taken begins, unless it is claimed or kept off.
+    fn begin(&mut self, programs: &[Program], lane: u32, job: Spawned) {
+        let (program, tag) = self.program_of(job.frame);
+        let Some(marked) = self.may_start(programs, lane, AwayWork::Spawned(job)) else {
+            return;
+        };
+        self.see_unclaimed(Some(lane), &job);
+        let Spawned {
+            frame, index, work, ..
+        } = job;
+        self.set_child(frame, index, ChildState::Running);
+        self.push(
+            lane,
+            program,
+            tag,
+            work,
+            ResultPlace::Child { frame, index },
+            marked,
+        );
+        let top = self.lanes[lane as usize].stack.last().copied();
+        let top = top.expect("it has just been pushed");
+        self.frame(top).repairs = job.repairs;
     }
 
     /// A worker that has nothing else to do does a job that is away, now and then, at once. Of those whose leaves say or do more than
@@ -761,7 +806,7 @@ impl ImaginaryWorkers {
         if frame.stop.is_none() && program.panics_at(frame.work) {
             frame.stop = Some(Stop::Panicked(LEAF_PANICS.into()));
         }
-        let result = frame.result;
+        let result = Program::salted(frame.work, frame.result);
         // A leaf that was cut off offers nothing.
         if frame.stop.is_none()
             && result != Program::NOTHING
@@ -800,8 +845,11 @@ impl ImaginaryWorkers {
                     Some(Stop::Panicked(story)) => Err(story),
                     Some(_) => Ok(None),
                 };
-                let below = frame.passed + frame.children.len() as u32;
-                self.child_done(programs, parent, index, outcome, Some(below));
+                let ran = RanHere {
+                    lane: frame.lane,
+                    children: frame.passed + frame.children.len() as u32,
+                };
+                self.child_done(programs, parent, index, outcome, Some(ran));
             }
             ResultPlace::Hosted(key, _) => {
                 self.running.remove(&key);
@@ -820,20 +868,19 @@ impl ImaginaryWorkers {
         }
     }
 
-    /// A child is done, with that result; or has been aborted; or has panicked. `below` is the number of children that it had,
-    /// or `None` if it was away.
+    /// A child is done, with that result; or has been aborted; or has panicked. `ran` is `None` if it was away.
     fn child_done(
         &mut self,
         programs: &[Program],
         parent: u32,
         index: u32,
         outcome: Result<Option<u64>, String>,
-        below: Option<u32>,
+        ran: Option<RanHere>,
     ) {
         let result = *outcome.as_ref().unwrap_or(&None);
         self.set_child(parent, index, ChildState::Done(result));
         if let Some(result) = result {
-            self.keep(parent, index, result, below);
+            self.keep(parent, index, result, ran.map(|ran| ran.children));
         }
         let frame = self.frame(parent);
         let program = &programs[frame.program as usize];
@@ -845,6 +892,9 @@ impl ImaginaryWorkers {
             Err(story) => {
                 frame.stop = Some(Stop::Panicked(story));
                 self.stop_children(parent, &Stop::Aborted);
+            }
+            Ok(Some(_)) if frame.flow.is_some() => {
+                self.show_waiting(programs, parent, index, ran.map(|ran| ran.lane));
             }
             Ok(Some(result)) if !program.races(frame.work) => {
                 let natural = frame.children[(index - frame.passed) as usize].natural;
@@ -859,6 +909,9 @@ impl ImaginaryWorkers {
     }
 
     fn set_child(&mut self, parent: u32, index: u32, now: ChildState) {
+        if let ChildState::Running | ChildState::Away = now {
+            self.see_begin(parent, index);
+        }
         let frame = (self.frames[parent as usize].as_mut()).expect("it has children");
         let place = index.checked_sub(frame.passed).map(|place| place as usize);
         let Some(child) = place.and_then(|place| frame.children.get_mut(place)) else {
@@ -890,6 +943,10 @@ impl ImaginaryWorkers {
             });
             lane.public = lane.public.min(lane.deque.len());
         }
+        settled.extend(self.boards.clear(parent));
+        let tasks = (0..).zip(&self.frame(parent).children);
+        let waiting = tasks.filter(|(_, task)| task.is == ChildState::Waiting);
+        settled.extend(waiting.map(|(index, _)| index));
         let held = self.held.len();
         self.held.retain(|held| match held {
             HeldWork::Own(job) if job.frame == parent => {
@@ -908,8 +965,13 @@ impl ImaginaryWorkers {
                 _ => None,
             })
             .collect();
+        let forgets =
+            self.without.contains(&Rule::RecallTasks) && self.frame(parent).flow.is_some();
         for (departure, index) in away {
-            self.recall(departure, give_up);
+            match forgets {
+                true => _ = self.away.remove(&departure),
+                false => self.recall(departure, give_up),
+            }
             settled.push(index);
         }
         for index in &settled {
@@ -1165,8 +1227,11 @@ impl ImaginaryWorkers {
 
     /// The fingerprint of a job; if the rule of fingerprints is left out, all are the same.
     fn fingerprint(&self, work: Work) -> Fingerprint {
-        match self.without.contains(&Rule::Fingerprint) {
-            true => Fingerprint(0),
+        if self.without.contains(&Rule::Fingerprint) {
+            return Fingerprint(0);
+        }
+        match self.without.contains(&Rule::TaskPrint) {
+            true => Work { salt: 0, ..work }.fingerprint(),
             false => work.fingerprint(),
         }
     }
@@ -1314,6 +1379,7 @@ impl ImaginaryWorkers {
 
     fn claim(&mut self, programs: &[Program], job: AwayWork, id: JobId) {
         self.done.claims += 1;
+        self.see_claim(&job);
         let (departure, parcel) = self.depart(programs, job, id);
         self.events.push_back(Event::Claimed(departure, parcel));
     }
@@ -1323,6 +1389,7 @@ impl ImaginaryWorkers {
     fn takeable(&self) -> usize {
         self.held.len()
             + self.hosted.len()
+            + self.boards.len()
             + self.lanes.iter().map(|lane| lane.public).sum::<usize>()
     }
 
@@ -1356,41 +1423,32 @@ impl ImaginaryWorkers {
             });
             self.tell_held();
         } else if self.hosted.is_empty() {
-            let frames = &self.frames;
-            let lanes = self.lanes.iter_mut().filter(|lane| lane.public > 0);
-            let oldest = lanes.min_by_key(|lane| {
-                let frame = frames[lane.deque[0].frame as usize].as_ref();
-                frame.map(|frame| frame.depth)
-            });
-            if let Some(lane) = oldest {
-                let parent = lane.deque[0].frame;
-                let public = lane.deque.iter().take(lane.public);
-                let siblings = public.take_while(|job| job.frame == parent).count();
-                let most = siblings.div_ceil(2).min(most as usize);
-                lane.public -= most;
-                let taken: Vec<Spawned> = lane.deque.drain(..most).collect();
-                let parent = self.id(parent);
-                for job in taken {
-                    let (program, _) = self.program_of(job.frame);
-                    let shape = JobShape {
-                        function: program,
-                        depth: parent.depth() as u16 + 1,
-                        bytes: job.work.pack(programs[program as usize].size).len() as u64,
-                    };
-                    let values = self.needs.clone();
-                    let load = JobLoad { shape, values };
-                    let looked_at =
-                        mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
-                    let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);
-                    if !is_picked || !terms.accept(&load) {
-                        not_worth.push(load);
-                        self.queue_again(job);
-                        continue;
-                    }
-                    let id = parent.child(job.index);
-                    let (departure, parcel) = self.depart(programs, AwayWork::Spawned(job), id);
-                    jobs.push(Taken::Own(departure, parcel));
+            let taken = match self.take_tasks(most) {
+                // Tasks are worth more to others than what lies below them.
+                tasks if !tasks.is_empty() => tasks,
+                _ => self.take_oldest(most),
+            };
+            for job in taken {
+                let (program, _) = self.program_of(job.frame);
+                let id = self.id(job.frame).child(job.index);
+                let shape = JobShape {
+                    function: program,
+                    depth: id.depth() as u16,
+                    bytes: job.work.pack(programs[program as usize].size).len() as u64,
+                };
+                let values = self.needs.clone();
+                let load = JobLoad { shape, values };
+                let looked_at =
+                    mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
+                let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);
+                if !is_picked || !terms.accept(&load) {
+                    not_worth.push(load);
+                    self.queue_again(job);
+                    continue;
                 }
+                self.see_unclaimed(None, &job);
+                let (departure, parcel) = self.depart(programs, AwayWork::Spawned(job), id);
+                jobs.push(Taken::Own(departure, parcel));
             }
         } else {
             let most = self.hosted.len().div_ceil(2).min(most as usize);
@@ -1410,6 +1468,25 @@ impl ImaginaryWorkers {
             not_worth,
             samples: Vec::new(),
         }));
+    }
+
+    /// The oldest public job and siblings of it, never more than half of them.
+    fn take_oldest(&mut self, most: u32) -> Vec<Spawned> {
+        let frames = &self.frames;
+        let lanes = self.lanes.iter_mut().filter(|lane| lane.public > 0);
+        let oldest = lanes.min_by_key(|lane| {
+            let frame = frames[lane.deque[0].frame as usize].as_ref();
+            frame.map(|frame| frame.depth)
+        });
+        let Some(lane) = oldest else {
+            return Vec::new();
+        };
+        let parent = lane.deque[0].frame;
+        let public = lane.deque.iter().take(lane.public);
+        let siblings = public.take_while(|job| job.frame == parent).count();
+        let most = siblings.div_ceil(2).min(most as usize);
+        lane.public -= most;
+        lane.deque.drain(..most).collect()
     }
 
     fn depart(&mut self, programs: &[Program], job: AwayWork, id: JobId) -> (DepartureId, Parcel) {
@@ -1497,6 +1574,9 @@ impl ImaginaryWorkers {
         };
         match self.come_back(departure) {
             Some(AwayWork::Spawned(job)) => {
+                if let Ok(result) = outcome {
+                    self.see_answer(programs, &job, result);
+                }
                 self.child_done(programs, job.frame, job.index, outcome.map(Some), None);
             }
             Some(AwayWork::Root(root)) => {
@@ -1598,6 +1678,7 @@ impl ImaginaryWorkers {
         }
         let mut places: BTreeMap<(u32, u32), ChildState> = BTreeMap::new();
         let queued = self.lanes.iter().flat_map(|lane| &lane.deque);
+        let queued = queued.chain(self.boards.all());
         let queued = queued.map(|job| (job.frame, job.index, ChildState::Queued));
         let held = self.held.iter().filter_map(|held| match held {
             HeldWork::Own(job) => Some((job.frame, job.index, ChildState::Held)),
@@ -1626,7 +1707,8 @@ impl ImaginaryWorkers {
                 let (found, is) = (places.remove(&(place, index)), child.is);
                 let done = matches!(is, ChildState::Done(_));
                 pending += u32::from(!done);
-                if found != (!done).then_some(is) {
+                let is_somewhere = !done && is != ChildState::Waiting;
+                if found != is_somewhere.then_some(is) {
                     return Err(format!(
                         "child {index} of a frame is {is:?}, and {found:?} is found"
                     ));

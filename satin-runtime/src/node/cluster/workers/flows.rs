@@ -1,0 +1,373 @@
+//! Imaginary flows: the children of such an invocation are tasks, of which each waits for the results that it reads.
+//!
+//! As in `worker/flow`: tasks that can run stand on boards. A worker takes the first task of its own board, or of another's if it has nothing;
+//! the gate takes the last one of the fullest board, but none of a flow that is marked, as a worker looks those up first. A task that comes
+//! back undone is a job like any other that does. What ends a task, be it a worker or an answer, makes those ready that waited for it.
+
+use std::{cmp::Reverse, collections::BTreeMap, collections::VecDeque};
+
+use super::{AwayWork, ChildState, ImaginaryWorkers, Invocation, InvocationStep, Kid, Spawned};
+use crate::{
+    job::{Back, JobId, Kin, orphans::may_claim},
+    node::{
+        Rule,
+        cluster::{
+            graphs::Graph,
+            program::{Program, Work},
+        },
+    },
+};
+
+/// What has been seen of the flows of a node, for those who check it.
+#[derive(Clone, Default, Debug)]
+pub struct FlowsSeen {
+    /// Number of tasks that began or left.
+    pub begun: u64,
+    /// Number of tasks of flows that may have run before that were claimed.
+    pub found: u64,
+    /// Number of answers from elsewhere that tasks got.
+    pub answered: u64,
+    /// A task that began before what it reads was there.
+    pub too_early: Option<String>,
+    /// A task that began, or left, although it could have been claimed.
+    pub missed: Option<String>,
+    /// An answer to a task that is not what it computes from what it reads.
+    pub wrong: Option<String>,
+}
+
+/// The graph of a flow under way.
+pub(super) struct FlowUnderWay {
+    graph: Graph,
+    /// What the data of this execution differ by, see [`Work::salt`].
+    salt: u16,
+}
+
+/// The place of a task among those that can run: those of inner flows first, those of a flow in the order in which they were made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct TaskOrder {
+    depth: Reverse<u32>,
+    index: u32,
+    /// Tells flows apart.
+    frame: u32,
+}
+
+type Board = BTreeMap<TaskOrder, Spawned>;
+
+/// The boards of a node.
+pub(super) struct Boards {
+    /// A board for each worker, and the last one for tasks that no worker has made ready.
+    boards: Vec<Board>,
+    /// Tasks that the gate has looked at, and that a worker is to look up.
+    home: VecDeque<Spawned>,
+}
+
+impl Boards {
+    pub(super) fn new(threads: u32) -> Boards {
+        Boards {
+            boards: (0..=threads).map(|_| Board::new()).collect(),
+            home: VecDeque::new(),
+        }
+    }
+
+    fn push(&mut self, lane: Option<u32>, depth: u32, job: Spawned) {
+        let none = self.boards.len() - 1;
+        let order = TaskOrder {
+            depth: Reverse(depth),
+            index: job.index,
+            frame: job.frame,
+        };
+        let board = lane.map_or(none, |lane| lane as usize);
+        self.boards[board].insert(order, job);
+    }
+
+    /// The next task for that worker.
+    pub(super) fn next(&mut self, lane: u32) -> Option<Spawned> {
+        let (own, workers) = (lane as usize, self.boards.len() - 1);
+        if let Some((_, job)) = self.boards[own].pop_first() {
+            return Some(job);
+        }
+        if let Some(job) = self.home.pop_front() {
+            return Some(job);
+        }
+        let others = (1..workers).map(|step| (own + step) % workers);
+        let mut others = [workers].into_iter().chain(others);
+        others.find_map(|board| self.boards[board].pop_first().map(|(_, job)| job))
+    }
+
+    /// The next task of that flow; or one that is to be looked up, of any flow.
+    fn next_of(&mut self, frame: u32) -> Option<Spawned> {
+        let of_boards = self.boards.iter_mut().find_map(|board| {
+            let order = *board.iter().find(|(_, job)| job.frame == frame)?.0;
+            board.remove(&order)
+        });
+        of_boards.or_else(|| self.home.pop_front())
+    }
+
+    /// The last task of the fullest board.
+    fn take_last(&mut self) -> Option<Spawned> {
+        let fullest = self.boards.iter_mut().max_by_key(|board| board.len())?;
+        fullest.pop_last().map(|(_, job)| job)
+    }
+
+    /// Number of tasks that may leave.
+    pub(super) fn len(&self) -> usize {
+        self.boards.iter().map(Board::len).sum()
+    }
+
+    /// All tasks that can run.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Spawned> {
+        let boards = self.boards.iter().flat_map(BTreeMap::values);
+        boards.chain(&self.home)
+    }
+
+    /// Takes those of that flow away, as it has stopped.
+    pub(super) fn clear(&mut self, frame: u32) -> Vec<u32> {
+        let gone = self.all().filter(|job| job.frame == frame);
+        let gone = gone.map(|job| job.index).collect();
+        for board in &mut self.boards {
+            board.retain(|_, job| job.frame != frame);
+        }
+        self.home.retain(|job| job.frame != frame);
+        gone
+    }
+}
+
+impl Invocation {
+    /// The result of a flow whose tasks are all done.
+    pub(super) fn flow_result(&self, program: &Program) -> Option<u64> {
+        let flow = self.flow.as_ref().filter(|_| !self.children.is_empty())?;
+        let mut results = vec![0; self.children.len()];
+        for (index, child) in (0..).zip(&self.children) {
+            if let ChildState::Done(Some(result)) = child.is {
+                results[flow.graph.natural(index) as usize] = Program::salted(child.work, result);
+            }
+        }
+        Some(program.after_tasks(self.work, results.into_iter()))
+    }
+
+    /// The task as the results that it reads make it; `None` as long as one is missing.
+    fn task(&self, program: &Program, index: u32) -> Option<Work> {
+        let flow = self.flow.as_ref()?;
+        let mut reads = Vec::new();
+        for read in flow.graph.inputs(index) {
+            let read = self.children[*read as usize];
+            let ChildState::Done(Some(result)) = read.is else {
+                return None;
+            };
+            reads.push(Program::salted(read.work, result));
+        }
+        let natural = flow.graph.natural(index);
+        Some(program.task(self.work, natural, flow.salt, reads.into_iter()))
+    }
+
+    /// Are all results there that the task reads?
+    fn has_inputs(&self, index: u32) -> bool {
+        let flow = self.flow.as_ref();
+        flow.is_none_or(|flow| {
+            let mut reads = flow.graph.inputs(index).iter();
+            reads.all(|read| matches!(self.children[*read as usize].is, ChildState::Done(Some(_))))
+        })
+    }
+}
+
+impl ImaginaryWorkers {
+    /// The invocation makes all its tasks.
+    pub(super) fn make_tasks(&mut self, programs: &[Program], top: u32, graph: Graph) {
+        let frame = self.frame(top);
+        let program = &programs[frame.program as usize];
+        let (graph, salt) = match frame.nonce % 4 {
+            2 if program.changing => (graph.shuffled(frame.nonce), 0),
+            3 if program.changing => (graph, (frame.nonce >> 16) as u16 | 1),
+            _ => (graph, 0),
+        };
+        let count = graph.len();
+        let tasks = (0..count).map(|index| Kid {
+            work: frame.work,
+            natural: graph.natural(index),
+            is: ChildState::Waiting,
+        });
+        frame.children = tasks.collect();
+        frame.pending += count;
+        frame.step = InvocationStep::Wait;
+        frame.flow = Some(Box::new(FlowUnderWay { graph, salt }));
+        let lane = frame.lane;
+        for index in 0..count {
+            let waits = !self.without.contains(&Rule::Inputs);
+            let frame = self.frame(top);
+            if !waits || frame.has_inputs(index) {
+                self.make_ready(programs, top, index, Some(lane));
+            }
+        }
+    }
+
+    /// The task goes to the board of that worker, or of none.
+    fn make_ready(&mut self, programs: &[Program], parent: u32, index: u32, lane: Option<u32>) {
+        let frame = self.frame(parent);
+        let program = &programs[frame.program as usize];
+        let task = frame.task(program, index);
+        // Without the rule of inputs, what is missing is as if nothing were read.
+        let natural = frame.children[index as usize].natural;
+        let work = task.unwrap_or_else(|| program.task(frame.work, natural, 0, std::iter::empty()));
+        frame.children[index as usize].work = work;
+        let depth = frame.depth;
+        self.set_child(parent, index, ChildState::Queued);
+        let job = Spawned {
+            frame: parent,
+            index,
+            work,
+            back: Back::default(),
+            repairs: false,
+        };
+        self.boards.push(lane, depth, job);
+        self.fresh = true;
+    }
+
+    /// A task is done: those that can run now are ready. `lane` is the worker that ran the task, if one here did.
+    pub(super) fn show_waiting(
+        &mut self,
+        programs: &[Program],
+        parent: u32,
+        index: u32,
+        lane: Option<u32>,
+    ) {
+        if lane.is_none() && self.without.contains(&Rule::ShowWaiting) {
+            return;
+        }
+        let frame = self.frame(parent);
+        let Some(flow) = &frame.flow else {
+            return;
+        };
+        let ready = (index + 1..frame.children.len() as u32).filter(|other| {
+            let waits = frame.children[*other as usize].is == ChildState::Waiting;
+            waits && flow.graph.inputs(*other).contains(&index) && frame.has_inputs(*other)
+        });
+        let ready: Vec<u32> = ready.collect();
+        for other in ready {
+            self.make_ready(programs, parent, other, lane);
+        }
+    }
+
+    /// The next task for a worker that waits for a flow: of any flow, or, if there is no room on its stack, of that one.
+    pub(super) fn next_task(&mut self, lane: u32, room: bool) -> Option<Spawned> {
+        let top = *self.lanes[lane as usize].stack.last()?;
+        let frame = self.frame(top);
+        let waits = frame.flow.is_some() && frame.step == InvocationStep::Wait;
+        if !waits || frame.stop.is_some() {
+            return None;
+        }
+        match room {
+            true => self.boards.next(lane),
+            false if self.without.contains(&Rule::OwnTasks) => None,
+            false => self.boards.next_of(top),
+        }
+    }
+
+    /// A worker has taken a task from a board: it begins, or is looked up first.
+    pub(super) fn begin_task(&mut self, programs: &[Program], lane: u32, mut job: Spawned) {
+        if self.looks_up_tasks(job.frame) {
+            job.back.history.marked = true;
+        }
+        match self.would_deadlock(lane, &job) {
+            true => self.queue_again(job),
+            false => self.begin(programs, lane, job),
+        }
+    }
+
+    fn looks_up_tasks(&mut self, flow: u32) -> bool {
+        let mut rules = [Rule::Inherit, Rule::LookUpTasks].iter();
+        rules.all(|rule| !self.without.contains(rule)) && self.frame(flow).marked
+    }
+
+    /// The gate: the last tasks of the boards, `most` of them at most, and no more than half of all jobs.
+    pub(super) fn take_tasks(&mut self, most: u32) -> Vec<Spawned> {
+        let limit = self.takeable().div_ceil(2).min(most as usize);
+        let mut taken = Vec::new();
+        while taken.len() < limit
+            && let Some(job) = self.boards.take_last()
+        {
+            match self.looks_up_tasks(job.frame) && !self.without.contains(&Rule::TasksStay) {
+                true => self.boards.home.push_back(job),
+                false => taken.push(job),
+            }
+        }
+        taken
+    }
+
+    // ---- for those who check it
+
+    /// A child is about to begin, or to leave: if it is a task, what it reads must be there.
+    pub(super) fn see_begin(&mut self, parent: u32, index: u32) {
+        let frame = self.frame(parent);
+        if frame.flow.is_none() {
+            return;
+        }
+        let has_inputs = frame.has_inputs(index);
+        self.flows.begun += 1;
+        if !has_inputs {
+            let id = self.id(parent).child(index);
+            let story = format!("task {id} begins, and a result that it reads is missing");
+            self.flows.too_early.get_or_insert(story);
+        }
+    }
+
+    /// The job begins at that worker, or leaves: if it is a task of a flow that may have run before, it must not be known to be elsewhere.
+    pub(super) fn see_unclaimed(&mut self, lane: Option<u32>, job: &Spawned) {
+        let frame = self.frame(job.frame);
+        if frame.flow.is_none() || !frame.marked || job.back.at_once {
+            return;
+        }
+        let id = self.id(job.frame).child(job.index);
+        let is_known = self.index.kin(&id) == Kin::Here
+            && self.index.is_known(&id, self.fingerprint(job.work));
+        let may_claim = lane.map_or(!job.back.history.marked, |lane| {
+            may_claim(&id, self.hosts_on(lane))
+        });
+        if is_known && may_claim {
+            let story = format!("task {id} is run, although others have it or its result");
+            self.flows.missed.get_or_insert(story);
+        }
+    }
+
+    /// A job that is away is claimed.
+    pub(super) fn see_claim(&mut self, job: &AwayWork) {
+        if let AwayWork::Spawned(job) = job {
+            let is_task = self.frame(job.frame).flow.is_some();
+            self.flows.found += u64::from(is_task);
+        }
+    }
+
+    /// An answer comes for a job: if it is a task, the answer must be what the task computes from what it reads.
+    pub(super) fn see_answer(&mut self, programs: &[Program], job: &Spawned, result: u64) {
+        let frame = self.frame(job.frame);
+        if frame.flow.is_none() {
+            return;
+        }
+        let right = programs[frame.program as usize].below(job.work).result;
+        self.flows.answered += 1;
+        if result != right {
+            let id: JobId = self.id(job.frame).child(job.index);
+            let story = format!("task {id} is answered with {result:x}, and computes {right:x}");
+            self.flows.wrong.get_or_insert(story);
+        }
+    }
+
+    /// The number of tasks that wait for results; or, in words, one that waits for none.
+    pub(in crate::node::cluster) fn waiting_tasks(&self) -> Result<u64, String> {
+        let mut waiting = 0;
+        for (place, frame) in (0..).zip(&self.frames) {
+            let flow = frame.as_ref().filter(|frame| frame.flow.is_some());
+            let Some(frame) = flow.filter(|frame| frame.stop.is_none()) else {
+                continue;
+            };
+            let tasks = (0..).zip(&frame.children);
+            for (index, _) in tasks.filter(|(_, task)| task.is == ChildState::Waiting) {
+                waiting += 1;
+                if frame.has_inputs(index) {
+                    let id = self.id(place).child(index);
+                    return Err(format!("task {id} waits, and all is there that it reads"));
+                }
+            }
+        }
+        Ok(waiting)
+    }
+}
