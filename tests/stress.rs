@@ -720,6 +720,7 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, [usize; 3]) {
         refuse: some,
         lose: some,
         hoard: 0,
+        late: some,
         orphan,
         most: 3,
         may_refuse: false,

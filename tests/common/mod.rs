@@ -61,7 +61,7 @@ pub fn mix(mut z: u64) -> u64 {
 }
 
 /// What the thief does with the jobs it takes, in percent of them; the rest runs in the other pool.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Habits {
     pub seed: u64,
     /// Brought back at once.
@@ -72,6 +72,8 @@ pub struct Habits {
     pub lose: u64,
     /// Kept until it is recalled or everything ends: a node that never answers.
     pub hoard: u64,
+    /// Of the jobs that the other pool has run, those whose answers are kept for a while: others overtake them.
+    pub late: u64,
     /// Run by the other pool while the first believes that it died: it does the job again, with a mark, and may claim
     /// what it meets of it. Half of them are given up on the way.
     pub orphan: u64,
@@ -128,6 +130,8 @@ pub struct Report {
     pub taken: Vec<Departed>,
     /// Ran in the other pool, and the answer was wanted.
     pub travelled: usize,
+    /// Of these, those whose answers were late.
+    pub late: usize,
     /// Brought back undone, in whatever way.
     pub returned: usize,
     /// Were away when their parent stopped wanting them.
@@ -300,6 +304,8 @@ struct Thief<'t> {
     running: HashMap<DepartureId, (JobName, u64)>,
     /// Kept jobs, and the poll at which they are put back.
     kept: Vec<(DepartureId, u64)>,
+    /// Kept answers, and the poll at which they are delivered.
+    late: Vec<(DepartureId, Answer, u64)>,
     recalled: HashSet<DepartureId>,
     /// Answers that nobody wanted: they must turn out to be recalled.
     unwanted: HashSet<DepartureId>,
@@ -326,6 +332,7 @@ impl<'t> Thief<'t> {
             orphans: HashMap::new(),
             running: HashMap::new(),
             kept: Vec::new(),
+            late: Vec::new(),
             recalled: HashSet::new(),
             unwanted: HashSet::new(),
             told,
@@ -348,7 +355,7 @@ impl<'t> Thief<'t> {
         }
         self.waits = None;
         let since = Instant::now();
-        while !self.hosted.is_empty() || !self.kept.is_empty() {
+        while !self.hosted.is_empty() || !self.kept.is_empty() || !self.late.is_empty() {
             assert!(
                 since.elapsed() < PATIENCE,
                 "{} hosted jobs do not end",
@@ -374,7 +381,7 @@ impl<'t> Thief<'t> {
             busy = true;
             match told {
                 Told::Recalled(token) => self.recalled(token),
-                Told::Done(key, answer) => self.done(DepartureId(key.0), answer),
+                Told::Done(key, answer) => self.done(DepartureId(key.0), answer, poll),
                 Told::Claimed(token, parcel) => self.claimed(token, &parcel),
                 Told::Saved(key, saved) => self.saved(DepartureId(key.0), saved),
             }
@@ -390,6 +397,13 @@ impl<'t> Thief<'t> {
             let (token, _) = self.kept.swap_remove(place);
             self.bring_back(token);
         }
+        while let Some(place) = self.late.iter().position(|(.., until)| *until <= poll) {
+            busy = true;
+            let (token, answer, _) = self.late.swap_remove(place);
+            if self.deliver_done(token, answer) {
+                self.report.late += 1;
+            }
+        }
         busy
     }
 
@@ -401,7 +415,7 @@ impl<'t> Thief<'t> {
         }
     }
 
-    fn done(&mut self, token: DepartureId, answer: Answer) {
+    fn done(&mut self, token: DepartureId, answer: Answer, poll: u64) {
         assert!(self.hosted.remove(&token), "done twice");
         if let Some((name, _)) = self.running.remove(&token) {
             return self.orphan_done(name, answer);
@@ -413,14 +427,27 @@ impl<'t> Thief<'t> {
             Answer::Refused(_) if self.habits.may_refuse => {}
             Answer::Refused(why) => panic!("the other pool refused a job: {why}"),
         }
+        let Habits { late, .. } = self.habits;
+        if late > 0 && self.rng.below(100) < late {
+            let until = poll.saturating_add(self.rng.below(200));
+            self.late.push((token, answer, until));
+        } else {
+            self.deliver_done(token, answer);
+        }
+    }
+
+    /// Delivers what the other pool has made of a job. True if it was wanted.
+    fn deliver_done(&mut self, token: DepartureId, answer: Answer) -> bool {
         let undone = matches!(answer, Answer::Refused(_));
-        if self.deliver(token, answer) {
+        let wanted = self.deliver(token, answer);
+        if wanted {
             *if undone {
                 &mut self.report.returned
             } else {
                 &mut self.report.travelled
             } += 1;
         }
+        wanted
     }
 
     fn claimed(&mut self, token: DepartureId, parcel: &Parcel) {

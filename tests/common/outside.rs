@@ -36,7 +36,7 @@ pub fn pool(threads: usize) -> Satin {
 }
 
 /// Counters that jobs raise and wait for.
-static FLAGS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+static FLAGS: [AtomicU32; 512] = [const { AtomicU32::new(0) }; 512];
 
 /// Some that nobody else uses.
 pub fn flags<const N: usize>() -> [usize; N] {
