@@ -18,9 +18,9 @@ use std::{
 };
 
 use common::{
-    Habits, Report, Rng, Watchdog, beside, give_way, mix,
+    Habits, PATIENCE, Report, Rng, Watchdog, beside, give_way, mix,
     outside::{self, Told, done, during, own},
-    wait_for,
+    wait_within,
 };
 use proptest::{
     prelude::*,
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Number {
 
 /// No value of that run is left, on whatever node it was, and none was dropped twice.
 fn all_are_dropped(run: u64) {
-    wait_for("the end of all values", || {
+    wait_within(PATIENCE / 2, "the end of all values", || {
         alive().range((run, 0)..=(run, u64::MAX)).next().is_none()
     });
     assert_eq!(DROPPED_TWICE.load(SeqCst), 0, "a value was dropped twice");
@@ -933,12 +933,13 @@ fn draws() -> impl Strategy<Value = Vec<Draw>> {
     proptest::collection::vec((any::<u8>(), any::<[u16; 3]>()), 1..80)
 }
 
-/// Tries so many cases.
+/// Tries so many cases. A smaller one that fails is looked for in 300 runs and 20 s at most.
 fn law<S: Strategy>(cases: u32, of: &S, holds: impl Fn(S::Value) -> TestCaseResult) {
     let config = ProptestConfig {
         cases,
         failure_persistence: None,
         max_shrink_iters: 300,
+        max_shrink_time: 20_000,
         ..ProptestConfig::default()
     };
     if let Err(error) = TestRunner::new(config).run(of, holds) {
@@ -1034,7 +1035,7 @@ impl Referee<'_> {
                 assert!(twice.is_none(), "task {task} can be taken twice");
             }
         };
-        wait_for("each task whose inputs are there", || {
+        wait_within(PATIENCE / 2, "each task whose inputs are there", || {
             take_some();
             can_run.len() == in_hand.borrow().len()
         });

@@ -9,6 +9,7 @@ pub mod outside;
 use std::{
     cell::Cell,
     collections::{HashMap, HashSet},
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -31,9 +32,14 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until that holds, which `what` names.
 pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    wait_within(PATIENCE, what, condition);
+}
+
+/// The same, for so long at most: less than [`PATIENCE`], if a [`Watchdog`] would end the process before it is told what did not happen.
+pub fn wait_within(patience: Duration, what: &str, condition: impl Fn() -> bool) {
     let since = Instant::now();
     while !condition() {
-        assert!(since.elapsed() < PATIENCE, "{what} did not happen");
+        assert!(since.elapsed() < patience, "{what} did not happen");
         std::thread::yield_now();
     }
 }
@@ -659,7 +665,8 @@ impl Watchdog {
         let (end, ended) = mpsc::channel::<()>();
         std::thread::spawn(move || {
             if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("{name} hangs");
+                // Past the capture of a test's output, which an abort would lose.
+                let _ = writeln!(std::io::stderr(), "{name} hangs");
                 std::process::abort();
             }
         });
