@@ -46,7 +46,7 @@ pub(in crate::worker) struct Boards {
     /// Tasks that no worker has made ready.
     others: Board,
     /// Tasks that the gate has looked at, and that must stay in this process.
-    home: SegQueue<TaskRef>,
+    home: Board,
     /// Tasks aside that have been settled, to be ended.
     settled: SegQueue<SettledTask>,
     aside: Mutex<Aside>,
@@ -145,7 +145,7 @@ impl Boards {
             pool: Weak::clone(pool),
             own: (0..workers).map(|_| CachePadded::default()).collect(),
             others: Board::default(),
-            home: SegQueue::new(),
+            home: Board::default(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
             is_loading: AtomicBool::new(false),
@@ -180,7 +180,7 @@ impl Boards {
             let mut others = (1..count).map(|step| &self.own[(own + step) % count]);
             others.find_map(|board| board.take_first())
         };
-        let task = self.home.pop().or_else(|| self.others.take_first());
+        let task = (self.home.take_first()).or_else(|| self.others.take_first());
         task.or_else(of_workers).map(ReadyTask::Run)
     }
 
@@ -197,9 +197,8 @@ impl Boards {
                 tasks.remove_entry(&order)
             })
         };
-        let of_boards = || self.all().find_map(first);
-        // What must stay in this process may be of any flow.
-        of_boards().or_else(|| self.home.pop()).map(ReadyTask::Run)
+        let mut boards = self.all().chain([&self.home]);
+        boards.find_map(first).map(ReadyTask::Run)
     }
 
     /// How many tasks are on the worker's board.
@@ -209,7 +208,7 @@ impl Boards {
 
     /// Is there anything for a worker to do?
     pub(in crate::worker) fn has_some(&self) -> bool {
-        self.len() > 0 || !self.home.is_empty() || !self.settled.is_empty()
+        self.len() > 0 || self.home.len() > 0 || !self.settled.is_empty()
     }
 
     /// How many tasks can run, about, of those that may leave.

@@ -209,6 +209,42 @@ fn a_flow_runs_its_own_tasks_however_little_stack_is_left() {
     assert_eq!([ends(&[]), ends(&[Rule::OwnTasks])], [true, false]);
 }
 
+/// Tasks that the gate has left to the workers are of all flows: a worker without room begins none of an outer flow on top of an inner one.
+#[test]
+fn without_room_a_worker_runs_tasks_of_its_own_flow_alone() {
+    let shape = Shape::Flow {
+        form: Some(FlowForm::Chains),
+        width: 8,
+        steps: 2,
+        height: 2,
+    };
+    let mut nested = 0;
+    for seed in 0..200 {
+        let mut program = Program::new(shape, Duration::from_millis(1)).seeded(seed);
+        program.inner = Duration::ZERO;
+        if program.flow(program.root()).is_none() {
+            continue;
+        }
+        let mut outside = Outside::new(program);
+        outside.workers.nesting = 2;
+        outside.workers.orphan(OrphanNews::Settled(false));
+        outside.host(true);
+        for _ in 0..100 {
+            outside.run(1);
+            // Spawned jobs may leave; tasks stay until they have been looked up.
+            for (departure, _) in outside.take() {
+                outside.workers.put_back(departure, Back::default());
+            }
+            let stack = outside.workers.on_stack(0);
+            let outer = stack.iter().filter(|id| id.matches('.').count() == 1);
+            assert!(outer.count() <= 1, "{stack:?}");
+            nested += u32::from(stack.len() == 3);
+        }
+        outside.ends_right();
+    }
+    assert!(nested > 100, "{nested}");
+}
+
 #[test]
 fn a_flow_that_runs_again_may_have_another_text_or_other_data() {
     let mut names = BTreeSet::new();

@@ -4,7 +4,7 @@
 //! the gate takes the last one of the fullest board, but none of a flow that is marked, as a worker looks those up first. A task that comes
 //! back undone is a job like any other that does. What ends a task, be it a worker or an answer, makes those ready that waited for it.
 
-use std::{cmp::Reverse, collections::BTreeMap, collections::VecDeque};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{AwayWork, ChildState, ImaginaryWorkers, Invocation, InvocationStep, Kid, Spawned};
 use crate::{
@@ -51,6 +51,17 @@ struct TaskOrder {
     frame: u32,
 }
 
+impl TaskOrder {
+    /// `depth` is that of the flow.
+    fn of(depth: u32, job: &Spawned) -> TaskOrder {
+        TaskOrder {
+            depth: Reverse(depth),
+            index: job.index,
+            frame: job.frame,
+        }
+    }
+}
+
 type Board = BTreeMap<TaskOrder, Spawned>;
 
 /// The boards of a node.
@@ -58,26 +69,21 @@ pub(super) struct Boards {
     /// A board for each worker, and the last one for tasks that no worker has made ready.
     boards: Vec<Board>,
     /// Tasks that the gate has looked at, and that a worker is to look up.
-    home: VecDeque<Spawned>,
+    home: Board,
 }
 
 impl Boards {
     pub(super) fn new(threads: u32) -> Boards {
         Boards {
             boards: (0..=threads).map(|_| Board::new()).collect(),
-            home: VecDeque::new(),
+            home: Board::new(),
         }
     }
 
     fn push(&mut self, lane: Option<u32>, depth: u32, job: Spawned) {
         let none = self.boards.len() - 1;
-        let order = TaskOrder {
-            depth: Reverse(depth),
-            index: job.index,
-            frame: job.frame,
-        };
         let board = lane.map_or(none, |lane| lane as usize);
-        self.boards[board].insert(order, job);
+        self.boards[board].insert(TaskOrder::of(depth, &job), job);
     }
 
     /// The next task for that worker.
@@ -86,7 +92,7 @@ impl Boards {
         if let Some((_, job)) = self.boards[own].pop_first() {
             return Some(job);
         }
-        if let Some(job) = self.home.pop_front() {
+        if let Some((_, job)) = self.home.pop_first() {
             return Some(job);
         }
         let others = (1..workers).map(|step| (own + step) % workers);
@@ -94,13 +100,13 @@ impl Boards {
         others.find_map(|board| self.boards[board].pop_first().map(|(_, job)| job))
     }
 
-    /// The next task of that flow; or one that is to be looked up, of any flow.
+    /// The next task of that flow.
     fn next_of(&mut self, frame: u32) -> Option<Spawned> {
-        let of_boards = self.boards.iter_mut().find_map(|board| {
+        let mut boards = self.boards.iter_mut().chain([&mut self.home]);
+        boards.find_map(|board| {
             let order = *board.iter().find(|(_, job)| job.frame == frame)?.0;
             board.remove(&order)
-        });
-        of_boards.or_else(|| self.home.pop_front())
+        })
     }
 
     /// The last task of the fullest board.
@@ -117,17 +123,16 @@ impl Boards {
     /// All tasks that can run.
     pub(super) fn all(&self) -> impl Iterator<Item = &Spawned> {
         let boards = self.boards.iter().flat_map(BTreeMap::values);
-        boards.chain(&self.home)
+        boards.chain(self.home.values())
     }
 
     /// Takes those of that flow away, as it has stopped.
     pub(super) fn clear(&mut self, frame: u32) -> Vec<u32> {
         let gone = self.all().filter(|job| job.frame == frame);
         let gone = gone.map(|job| job.index).collect();
-        for board in &mut self.boards {
+        for board in self.boards.iter_mut().chain([&mut self.home]) {
             board.retain(|_, job| job.frame != frame);
         }
-        self.home.retain(|job| job.frame != frame);
         gone
     }
 }
@@ -286,7 +291,10 @@ impl ImaginaryWorkers {
             && let Some(job) = self.boards.take_last()
         {
             match self.looks_up_tasks(job.frame) && !self.without.contains(&Rule::TasksStay) {
-                true => self.boards.home.push_back(job),
+                true => {
+                    let order = TaskOrder::of(self.frame(job.frame).depth, &job);
+                    self.boards.home.insert(order, job);
+                }
                 false => taken.push(job),
             }
         }
