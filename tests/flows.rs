@@ -12,7 +12,9 @@ use std::{
 };
 
 use common::{give_way, outside};
-use satin::{Flow, Handle, Many, Satin, acc, flow, job::Back, many, r, rw, spawnable, sync, task};
+use satin::{
+    Additive, Flow, Handle, Many, Satin, acc, flow, job::Back, many, r, rw, spawnable, sync, task,
+};
 
 fn on(threads: usize, run: impl FnOnce()) {
     let pool = satin::builder().threads(threads).build().expect("a pool");
@@ -282,13 +284,19 @@ fn both(a: &mut u64, b: &mut u64) {
 #[test]
 fn two_changes_of_one_handle_in_a_task_are_a_panic() {
     on(2, || {
-        let run = || {
+        let run = |which| {
             flow!(|g| {
                 let n = g.data(1);
-                task!(g, both(rw(n), rw(n)));
-            })
+                match which {
+                    0 => task!(g, both(rw(n), rw(n))),
+                    1 => task!(g, both(rw(n), acc(n))),
+                    2 => task!(g, both(acc(n), rw(n))),
+                    _ => task!(g, both(acc(n), acc(n))), // adds twice
+                };
+            });
         };
-        assert!(std::panic::catch_unwind(run).is_err());
+        let panics = [0, 1, 2, 3].map(|which| std::panic::catch_unwind(|| run(which)).is_err());
+        assert_eq!(panics, [true, true, true, false]);
     });
 }
 
@@ -419,11 +427,6 @@ fn what_tasks_add_is_added_in_the_same_order_whoever_runs_when() {
 }
 
 #[spawnable]
-fn add_at(to: &mut [u64], at: usize) {
-    assert!(to.is_empty(), "it begins with nothing: {to:?}, {at}");
-}
-
-#[spawnable]
 fn put_at(to: &mut Vec<u64>, at: usize) {
     to.resize(at + 1, 0);
     to[at] += 1;
@@ -434,7 +437,6 @@ fn vectors_are_added_element_by_element() {
     on(2, || {
         let got = flow!(|g| {
             let all = g.data(vec![10, 20]);
-            task!(g, add_at(acc(all), 0));
             for at in [2, 0, 2, 1] {
                 task!(g, put_at(acc(all), at));
             }
@@ -443,6 +445,65 @@ fn vectors_are_added_element_by_element() {
             (g.take(all), g.take(before))
         });
         assert_eq!(got, (vec![11, 21, 2], 14));
+    });
+}
+
+static ADDENDS: AtomicU32 = AtomicU32::new(0);
+
+/// Counts how many of them there are.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Addend(u64);
+
+impl Addend {
+    fn new(n: u64) -> Addend {
+        ADDENDS.fetch_add(1, Ordering::SeqCst);
+        Addend(n)
+    }
+}
+
+impl Clone for Addend {
+    fn clone(&self) -> Addend {
+        Addend::new(self.0)
+    }
+}
+
+impl Drop for Addend {
+    fn drop(&mut self) {
+        ADDENDS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Additive for Addend {
+    fn nothing() -> Addend {
+        Addend::new(0)
+    }
+    fn add(&mut self, more: &Addend) {
+        self.0 += more.0;
+    }
+}
+
+#[spawnable]
+fn add_one(to: &mut Addend) {
+    to.0 += 1;
+}
+
+#[test]
+fn few_of_many_addends_are_kept() {
+    let pool = satin::builder().threads(2).flow_window(4_usize).build();
+    pool.expect("a pool").run(|| {
+        let (sum, most) = flow!(|g| {
+            let sum = g.data(Addend::new(0));
+            let mut most = 0;
+            for _ in 0..1000 {
+                task!(g, add_one(acc(sum)));
+                most = most.max(ADDENDS.load(Ordering::SeqCst));
+            }
+            (g.take(sum).0, most)
+        });
+        assert_eq!(sum, 1000);
+        // Ten sums of different sizes, and what the tasks of the window work on.
+        assert!(most <= 32, "{most} were kept");
+        assert_eq!(ADDENDS.load(Ordering::SeqCst), 0);
     });
 }
 
@@ -768,22 +829,30 @@ fn what_a_task_elsewhere_changes_is_not_copied_by_the_thread_of_the_network() {
     let program = || {
         flow!(|g| {
             let held = task!(g, outside::hold(begun, until));
-            let watched = g.data(Watched(1));
-            let before = g.get(watched);
-            task!(g, raise_watched(rw(watched)));
+            let both = [1, 5].map(|n| g.data(Watched(n)));
+            let before = both.map(|watched| g.get(watched));
+            for watched in both {
+                task!(g, raise_watched(rw(watched)));
+            }
             g.take(held);
-            (before.0, g.take(watched).0)
+            (
+                before.map(|watched| watched.0),
+                both.map(|watched| g.take(watched).0),
+            )
         })
     };
     let got = outside::during(&pool, program, |gate| {
         IS_NETWORK.set(true);
         outside::await_flag(begun);
-        let departure = outside::departures(gate, 1)[0];
+        // Both leave, although the clerk loads one at a time.
+        let departures = outside::departures(gate, 2);
         outside::raise(until);
-        assert!(gate.put_back(departure, Back::default()));
+        for departure in departures {
+            assert!(gate.put_back(departure, Back::default()));
+        }
         IS_NETWORK.set(false);
     });
-    assert_eq!(got, (1, 2));
+    assert_eq!(got, ([1, 5], [2, 6]));
 }
 
 /// A panic comes from wherever the task was.

@@ -407,7 +407,7 @@ pub fn flow(arguments: TokenStream) -> TokenStream {
 /// ```
 ///
 /// What the function borrows is named by a handle: `r(handle)` for a `&T`, `rw(handle)` for a `&mut T` (whose `T` must be `Clone`, as
-/// others may still read what was there), `many(handles)` for a `&Many<T>`. All other arguments are values. The result is a handle of what the
+/// others may still read what was there) or `acc(handle)` to add to it, `many(handles)` for a `&Many<T>`. All other arguments are values. The result is a handle of what the
 /// function returns.
 #[proc_macro]
 pub fn task(arguments: TokenStream) -> TokenStream {

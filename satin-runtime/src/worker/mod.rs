@@ -67,7 +67,7 @@ pub use self::{
         seq_reduce, seq_reduce_chunks,
     },
     flow::{
-        Additive, Changes, ChangesAll, Flow, FlowBody, Given, Handle, Made, Many, Parts, Read,
+        Add, Additive, Changes, ChangesAll, Flow, FlowBody, Given, Handle, Made, Many, Parts, Read,
         ReadMany, Reads, TakeAll, Write, acc, flow, many, r, rw, seq_flow,
     },
     frames::walked,

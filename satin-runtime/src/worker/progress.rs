@@ -5,7 +5,7 @@
 //! runs there which part is finished, and which jobs below it others have, with their weights ([`Outline`]). The outlines are put together when the
 //! progress is asked for ([`Estimates::look`]). Jobs on other nodes are told by those, as parts of one job each ([`Gate::note_part`](super::Gate::note_part)).
 //!
-//! Of a flow the tasks are counted ([`FlowCount`]): the part that is over, of those that have been made.
+//! Who waits for a flow, and is about to sleep, looks too: no beat would reach it. Of a flow the tasks are counted ([`FlowCount`]): the part that is over, of those that have been made.
 //!
 //! An estimate: an invocation that goes on to spawn after a sync has more children than it seemed to have, and siblings are taken to be alike.
 
@@ -385,11 +385,6 @@ impl Surveyor {
             self.last.set(None);
         }
         is_noted
-    }
-
-    /// The next look is due at once.
-    pub(super) fn look_soon(&self) {
-        self.last.set(None);
     }
 }
 

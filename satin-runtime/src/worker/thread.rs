@@ -643,7 +643,6 @@ impl Worker {
         let frame = &raw const core.frame;
         if !is_ready() {
             self.empty_deque();
-            self.survey(self.head(), frame, Stage::Syncs);
         }
         let mut idle = Idle::new(self, Activity::Wait);
         let mut boredom = Boredom::default();
@@ -680,6 +679,7 @@ impl Worker {
                 }
                 at_most = Some(patience);
             }
+            self.survey(self.head(), frame, Stage::Syncs);
             core.set_parked(true);
             self.pool()
                 .sleep_unless(self, Awaits::Job, at_most, is_ready);

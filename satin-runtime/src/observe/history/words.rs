@@ -67,7 +67,7 @@ pub(super) fn event_in_words(event: &Event, name: &str) -> Option<String> {
         Event::PoolEnded { code } => format!("the pool ended with exit code {code}"),
         Event::PutBack { jobs } => {
             let jobs = jobs_in_words(jobs);
-            format!("{name} had given {jobs} to nodes that were gone: done again")
+            format!("{name} had given {jobs} to nodes that were gone, or gave them up: done again")
         }
         Event::Progress { .. } | Event::Stats(_) | Event::Unknown => return None,
     })

@@ -120,7 +120,7 @@ pub trait Changes<'g, T: 'static> {
 /// A task's argument `&mut [T]`.
 #[diagnostic::on_unimplemented(
     message = "the function changes this argument, a `&mut [{T}]`: a task takes a handle of a `Vec<{T}>` for it",
-    label = "write `rw(handle)`, or `acc(handle)` to add; of a plain value `rw(g.data(value))`",
+    label = "write `rw(handle)`; of a plain value `rw(g.data(value))`",
     note = "the type must be `Clone`: tasks that still read what was there before keep it"
 )]
 pub trait ChangesAll<'g, T: 'static> {
@@ -154,7 +154,7 @@ pub trait Part: Send + 'static {
         let _ = (made, show);
     }
     /// The worker that has made what the task changes.
-    fn home(&self) -> Option<u32> {
+    fn maker_of_changed(&self) -> Option<u32> {
         None
     }
 }
@@ -371,7 +371,7 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
         self.from = None;
     }
 
-    fn home(&self) -> Option<u32> {
+    fn maker_of_changed(&self) -> Option<u32> {
         self.from.as_ref()?.maker()
     }
 
@@ -480,7 +480,7 @@ pub trait Parts<K: Kinds>: Send + 'static {
     /// The task is over, run as `made` says by whom; those that have waited for it are shown.
     fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead));
     /// The worker that has made what the task changes: best run there.
-    fn home(&self) -> Option<u32>;
+    fn maker_of_changed(&self) -> Option<u32>;
 }
 
 impl Parts<()> for () {
@@ -493,7 +493,7 @@ impl Parts<()> for () {
     fn lend(&mut self) {}
     fn release(&mut self) {}
     fn end(&mut self, _: Option<Maker>, _: &mut dyn FnMut(*const TaskHead)) {}
-    fn home(&self) -> Option<u32> {
+    fn maker_of_changed(&self) -> Option<u32> {
         None
     }
 }
@@ -529,9 +529,9 @@ macro_rules! tuple_of_parts {
                 let ($($name,)+) = self;
                 $($name.end(made, show);)+
             }
-            fn home(&self) -> Option<u32> {
+            fn maker_of_changed(&self) -> Option<u32> {
                 let ($($name,)+) = self;
-                None$(.or_else(|| $name.home()))+
+                None$(.or_else(|| $name.maker_of_changed()))+
             }
         }
     };

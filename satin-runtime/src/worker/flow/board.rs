@@ -25,7 +25,7 @@ use super::{
 use crate::{
     job::{
         Back, Recall,
-        record::{AREA, Payload, STAYS, Slot, SlotState},
+        record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
         area::Area,
@@ -39,6 +39,9 @@ use crate::{
 /// takes as long as waiting.
 const MOST_LOOKED_AT: usize = 64;
 
+/// The number of the worker that no thread is, in whose area the slots aside lie.
+const NOBODY: u32 = u32::MAX;
+
 /// The boards of a pool.
 pub(in crate::worker) struct Boards {
     pool: Weak<Pool>,
@@ -46,12 +49,12 @@ pub(in crate::worker) struct Boards {
     /// Tasks that no worker has made ready.
     others: Board,
     /// Tasks that the gate has looked at, and that must stay in this process.
-    home: Board,
+    staying: Board,
     /// Tasks aside that have been settled, to be ended.
     settled: SegQueue<SettledTask>,
     aside: Mutex<Aside>,
-    /// The clerk has a task that it puts in a slot.
-    is_loading: AtomicBool,
+    /// The clerk loads a task for the gate, or has loaded one that nobody has taken.
+    is_loaded: AtomicBool,
 }
 
 /// Tasks in the order of the program.
@@ -145,10 +148,10 @@ impl Boards {
             pool: Weak::clone(pool),
             own: (0..workers).map(|_| CachePadded::default()).collect(),
             others: Board::default(),
-            home: Board::default(),
+            staying: Board::default(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
-            is_loading: AtomicBool::new(false),
+            is_loaded: AtomicBool::new(false),
         }
     }
 
@@ -160,10 +163,10 @@ impl Boards {
     /// `worker`, or of none. True if it is the board of `worker`; others are to be told, see [`Pool::tell_ready`].
     pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) -> bool {
         let own = worker.map(|worker| worker.index);
-        let home = task.home().or(own);
-        let board = home.and_then(|home| self.own.get(home as usize));
+        let maker = task.maker_of_changed().or(own);
+        let board = maker.and_then(|maker| self.own.get(maker as usize));
         board.map_or(&self.others, |board| &**board).push(task);
-        own.is_some() && home == own
+        own.is_some() && maker == own
     }
 
     /// The next task for this worker, of its own board or of another's, or one that is to be ended.
@@ -180,7 +183,7 @@ impl Boards {
             let mut others = (1..count).map(|step| &self.own[(own + step) % count]);
             others.find_map(|board| board.take_first())
         };
-        let task = (self.home.take_first()).or_else(|| self.others.take_first());
+        let task = (self.staying.take_first()).or_else(|| self.others.take_first());
         task.or_else(of_workers).map(ReadyTask::Run)
     }
 
@@ -197,7 +200,7 @@ impl Boards {
                 tasks.remove_entry(&order)
             })
         };
-        let mut boards = self.all().chain([&self.home]);
+        let mut boards = self.all().chain([&self.staying]);
         boards.find_map(first).map(ReadyTask::Run)
     }
 
@@ -208,7 +211,7 @@ impl Boards {
 
     /// Is there anything for a worker to do?
     pub(in crate::worker) fn has_some(&self) -> bool {
-        self.len() > 0 || self.home.len() > 0 || !self.settled.is_empty()
+        self.len() > 0 || self.staying.len() > 0 || !self.settled.is_empty()
     }
 
     /// How many tasks can run, about, of those that may leave.
@@ -223,54 +226,75 @@ impl Boards {
 
     /// The gate: the last task of the fullest board, in a slot aside.
     pub(in crate::worker) fn take(&self, pool: &Pool) -> Option<*const Slot> {
-        let board = self.all().max_by_key(|board| board.len())?;
-        let mut loads_long = false;
-        let task = board.take(|tasks| {
+        let task = self.fullest()?.take(|tasks| {
             let last = tasks.last_entry()?;
-            loads_long = last.get().loads_long();
-            // One at a time: copies take memory.
-            let waits = loads_long && self.is_loading.swap(true, Ordering::Relaxed);
-            (!waits).then(|| last.remove_entry())
+            let task = *last.get();
+            if !task.stays() && task.loads_long() {
+                self.load_later(pool);
+                return None;
+            }
+            Some(last.remove_entry())
         })?;
+        self.set_aside_or_keep(pool, task)
+    }
+
+    fn fullest(&self) -> Option<&Board> {
+        self.all().max_by_key(|board| board.len())
+    }
+
+    /// The task in a slot aside, if it may leave.
+    fn set_aside_or_keep(&self, pool: &Pool, task: TaskRef) -> Option<*const Slot> {
         let core = task.core();
-        // A marked task is looked up first, which a worker does.
-        let stays = task.stays() || core.is_marked || core.depth == STAYS || core.has_failed();
-        if loads_long {
-            // This thread waits for no code of the user.
-            let (pool, clerk) = (Weak::clone(&self.pool), &pool.clerk);
-            clerk.run(move || {
-                if let Some(pool) = pool.upgrade() {
-                    pool.boards.load(&pool, task, stays);
-                }
-            });
-            return None;
-        }
-        if !stays {
+        if !task.stays() {
             match self.set_aside(pool, task) {
                 Ok(slot) => return Some(slot),
                 Err(payload) => core.panicked(pool, payload),
             }
         }
-        self.home.push(task);
+        self.staying.push(task);
         pool.wake_for_any_task();
         None
     }
 
-    /// The clerk: puts the task in a slot aside, where other nodes and workers find it.
-    fn load(&self, pool: &Pool, task: TaskRef, stays: bool) {
-        let loaded = (!stays).then(|| self.set_aside(pool, task));
-        self.is_loading.store(false, Ordering::Relaxed);
-        match loaded {
-            Some(Ok(slot)) => {
+    /// To load the last task runs code of the user, for which the thread of the gate does not wait: the clerk does it, and leaves the task among
+    /// those that have come back. Until somebody takes that one no other is loaded: what is copied for a task takes memory.
+    fn load_later(&self, pool: &Pool) {
+        if self.is_loaded.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (pool, clerk) = (Weak::clone(&self.pool), &pool.clerk);
+        clerk.run(move || {
+            if let Some(pool) = pool.upgrade() {
+                pool.boards.load_last(&pool);
+            }
+        });
+    }
+
+    /// The clerk: see [`load_later`](Boards::load_later). Until its turn comes the task is on its board, for workers.
+    fn load_last(&self, pool: &Pool) {
+        let last = self
+            .fullest()
+            .and_then(|board| board.take(BTreeMap::pop_last));
+        match last.and_then(|task| self.set_aside_or_keep(pool, task)) {
+            Some(slot) => {
                 // SAFETY: the slot has just been filled, and is ours.
                 let job = unsafe { &*slot };
-                return pool.come_back(job, depth_of(job), Back::default());
+                pool.come_back(job, depth_of(job), Back::default());
             }
-            Some(Err(payload)) => task.core().panicked(pool, payload),
-            None => {}
+            None => self.is_loaded.store(false, Ordering::Relaxed),
         }
-        self.home.push(task);
-        pool.wake_for_any_task();
+    }
+
+    /// A job that had come back undone has been taken: perhaps the task that the clerk has loaded.
+    pub(in crate::worker) fn came_back_is_taken(&self, job: *const Slot) {
+        if Worker::of(job).index == NOBODY {
+            self.is_loaded.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Has the gate something to take?
+    pub(in crate::worker) fn has_some_to_take(&self) -> bool {
+        self.len() > 0 && !self.is_loaded.load(Ordering::Relaxed)
     }
 
     /// Puts a task in a slot aside.
@@ -319,10 +343,7 @@ impl Aside {
             })?;
             let base = area.base();
             // SAFETY: the area is new, large enough, and aligned to more than a worker needs.
-            unsafe {
-                base.cast::<Worker>()
-                    .write(Worker::new(base, u32::MAX, pool))
-            };
+            unsafe { base.cast::<Worker>().write(Worker::new(base, NOBODY, pool)) };
             self.area = Some(area);
         }
         let Some(area) = &mut self.area else {

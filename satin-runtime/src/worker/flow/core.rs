@@ -55,8 +55,10 @@ impl FlowCore {
 
     /// The flow begins, where it stays from now on.
     pub(super) fn begin(&self, worker: &Worker) {
-        (worker.pool().estimates).begin_flow(&raw const self.frame, &self.count);
-        worker.surveyor.look_soon();
+        // Of a task that has a flow nothing is known before it is over.
+        if worker.bottom.get().part.is_some() {
+            (worker.pool().estimates).begin_flow(&raw const self.frame, &self.count);
+        }
     }
 
     /// The flow is over.

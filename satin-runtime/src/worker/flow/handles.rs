@@ -77,9 +77,11 @@ pub(super) struct FlowState {
     addends: RefCell<HashMap<u32, Addends>>,
 }
 
-type ErasedVersion = Arc<dyn Any + Send + Sync>;
+pub(super) type ErasedVersion = Arc<dyn Any + Send + Sync>;
 
 const TAKEN: &str = "the value of this handle has been taken out of the flow, or forgotten";
+
+const CHANGED_TWICE: &str = "a task cannot change the same handle in two of its arguments";
 
 impl FlowState {
     pub(super) fn new(worker: &Worker, core: &FlowCore) -> FlowState {
@@ -143,18 +145,20 @@ impl<'g> Flow<'g> {
     /// Waits for what the tasks so far make of a handle's data, and lends it; the worker runs other tasks meanwhile. The handle can be used
     /// further: a task that changes the data while the loan lives works on a copy.
     ///
+    /// Of a task without a result all tasks so far are waited for.
+    ///
     /// # Panics
-    /// If the value has been taken out of the flow.
+    /// If the value has been taken out of the flow, or forgotten.
     pub fn get<T: Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> Made<T> {
         self.wait_for_nothing(handle);
         Made(self.wait(self.version(handle)))
     }
 
     /// Waits for what the tasks so far make of a handle's data, and for those that read it, and takes it out of the flow. While a loan of it
-    /// ([`Flow::get`]) lives, it is a copy that is taken, when all tasks are over.
+    /// ([`Flow::get`]) lives, it is a copy that is taken, when all tasks are over. Of a task without a result all tasks so far are waited for.
     ///
     /// # Panics
-    /// If the value has been taken out before.
+    /// If the value has been taken out before, or forgotten.
     pub fn take<T: Clone + Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> T {
         self.wait_for_nothing(handle);
         let version = self.wait(self.version(handle));
@@ -177,16 +181,16 @@ impl<'g> Flow<'g> {
     /// A task, or a call of [`Flow::get`] or [`Flow::take`], that uses the handle nevertheless panics.
     pub fn forget<T>(&self, handle: Handle<'g, T>) {
         if handle.at != NOTHING {
-            self.state.addends.borrow_mut().remove(&handle.at);
+            let addends = self.state.addends.borrow_mut().remove(&handle.at);
             let version = self.state.versions.borrow_mut()[handle.at as usize].take();
-            drop(version); // a destructor of the user may run
+            drop((addends, version)); // destructors of the user may run
         }
     }
 
     /// Takes all values of a vector, an array or a tuple of handles, or of vectors of such, out of the flow: see [`Flow::take`].
     ///
     /// # Panics
-    /// If a value has been taken out before.
+    /// If a value has been taken out before, or forgotten.
     pub fn take_all<H: TakeAll<'g>>(&self, handles: H) -> H::Values {
         handles.take_all(self)
     }
@@ -202,7 +206,7 @@ impl<'g> Flow<'g> {
     }
 
     /// The same, of a task that stays in this process.
-    pub(super) fn task_at_home<F, P>(&self, parts: P) -> Handle<'g, F::Out>
+    pub(super) fn task_that_stays<F, P>(&self, parts: P) -> Handle<'g, F::Out>
     where
         F: Function<Out: Sync>,
         P: Parts<F::Kinds>,
@@ -210,7 +214,7 @@ impl<'g> Flow<'g> {
         self.make_task::<F, P, true>(parts)
     }
 
-    fn make_task<F, P, const STAYS: bool>(&self, parts: P) -> Handle<'g, F::Out>
+    fn make_task<F, P, const IS_LOCAL: bool>(&self, parts: P) -> Handle<'g, F::Out>
     where
         F: Function<Out: Sync>,
         P: Parts<F::Kinds>,
@@ -230,7 +234,7 @@ impl<'g> Flow<'g> {
         let index = self.state.next.get();
         self.state.next.set(index.wrapping_add(1));
         core.one_more();
-        if let Some(ready) = task::make::<F, P, STAYS>(core, index, parts, out) {
+        if let Some(ready) = task::make::<F, P, IS_LOCAL>(core, index, parts, out) {
             worker.pool().boards.push(Some(worker), ready);
             worker.pool().tell_ready(1);
         }
@@ -288,28 +292,55 @@ impl<'g> Flow<'g> {
         self.state.parallel.is_some()
     }
 
-    /// # Panics
-    /// If the value of the handle has been taken out.
-    pub(super) fn must_have<T>(&self, handle: Handle<'_, T>) {
-        let versions = self.state.versions.borrow();
-        assert!(versions[handle.at as usize].is_some(), "{TAKEN}");
+    /// A task is about to be made that adds to this handle: neighbours among what is to be added to it so far become one. Returns where the version
+    /// is that is the last one.
+    pub(super) fn add_up_to_now<T>(&self, handle: Handle<'_, T>) -> *const () {
+        let addends = self.state.addends.borrow_mut().remove(&handle.at);
+        if let Some(mut addends) = addends {
+            addends.add_neighbours(self);
+            self.state.addends.borrow_mut().insert(handle.at, addends);
+        }
+        self.last(handle.at).0
     }
 
     /// What a task makes is to be added to the handle at that place, before that is used in another way.
-    pub(super) fn add_later<T: Summed>(&self, at: u32, version: Arc<Version<T>>) {
+    ///
+    /// # Panics
+    /// If `there` is not the last version: the task changes the handle, too.
+    pub(super) fn add_later<T: Summed>(&self, at: u32, there: *const (), version: Arc<Version<T>>) {
+        assert!(self.last(at).0 == there, "{CHANGED_TWICE}");
         let mut addends = self.state.addends.borrow_mut();
-        let to = addends.entry(at).or_insert_with(Addends::of::<T>);
-        to.push(version);
+        addends
+            .entry(at)
+            .or_insert_with(Addends::of::<T>)
+            .push(version);
     }
 
     /// Adds what is to be added to the handle at that place.
     fn add_up(&self, at: u32) {
         let addends = self.state.addends.borrow_mut().remove(&at);
         if let Some(addends) = addends {
-            let base = self.state.versions.borrow_mut()[at as usize].take();
-            let sum = addends.add_to(self, base.expect(TAKEN));
+            let there = self.state.versions.borrow_mut()[at as usize].take();
+            let sum = addends.add_to(self, there.unwrap_or_else(|| self.is_gone()));
             self.state.versions.borrow_mut()[at as usize] = Some(sum);
         }
+    }
+
+    /// Where the last version of the handle at that place is, and itself.
+    fn last(&self, at: u32) -> (*const (), ErasedVersion) {
+        let version = self.state.versions.borrow()[at as usize].clone();
+        let version = version.unwrap_or_else(|| self.is_gone());
+        (Arc::as_ptr(&version).cast(), version)
+    }
+
+    /// The data of a handle are not there any more: they were taken out, or the flow has been stopped when they were about to be made.
+    fn is_gone(&self) -> ! {
+        if let Some((worker, core)) = self.state.parallel()
+            && core.is_over(worker)
+        {
+            core.raise();
+        }
+        panic!("{TAKEN}");
     }
 
     /// The version that is the last one of the handle's data.
@@ -321,8 +352,7 @@ impl<'g> Flow<'g> {
             NOTHING => Version::made(()),
             at => {
                 self.add_up(at);
-                let versions = self.state.versions.borrow();
-                Arc::clone(versions[at as usize].as_ref().expect(TAKEN))
+                self.last(at).1
             }
         };
         let version = version.downcast::<Version<T>>();
@@ -347,10 +377,9 @@ impl<'g> Flow<'g> {
         let is_last = last
             .as_ref()
             .is_some_and(|last| std::ptr::addr_eq(Arc::as_ptr(last), Arc::as_ptr(from)));
-        assert!(
-            is_last,
-            "a task cannot change the same handle in two of its arguments"
-        );
+        // What was to be added before has been, when the argument was bound.
+        let adds_too = self.state.addends.borrow().contains_key(&at);
+        assert!(is_last && !adds_too, "{CHANGED_TWICE}");
         *last = Some(to);
     }
 }

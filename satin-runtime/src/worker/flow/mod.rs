@@ -39,7 +39,7 @@ pub use self::{
     },
     closure::{FlowBody, flow, seq_flow},
     handles::{Flow, Handle, Made, TakeAll},
-    sums::{Additive, acc},
+    sums::{Add, Additive, acc},
 };
 #[cfg(not(loom))]
 pub(super) use self::{

@@ -1,12 +1,12 @@
 //! Sums: handles to which tasks add.
 //!
-//! Each such task works on a value of its own, which begins as nothing: it waits neither for the others nor for what was there. Before the
-//! handle is used in another way, what they have made is added up by tasks that stay in this process: neighbours in the order of the program first,
-//! level by level, and the total to what was there. The order of additions follows from the number of tasks alone, so a sum of floats does
-//! not depend on who ran when.
+//! Each such task works on a value of its own, which begins as nothing: it waits neither for the others nor for what was there. What they make is
+//! added by tasks that stay in this process: as soon as there are two neighbours, in the order of the program, each the sum of as many, they are
+//! one sum; so a closure holds few of them, however many tasks there are. Before the handle is used in another way the rest is added, from the last
+//! one on, and the total to what was there. The order of additions follows from the number of tasks alone: a sum of floats does not depend
+//! on who ran when.
 
 use std::{
-    any::Any,
     collections::{BTreeMap, HashMap},
     hash::{BuildHasher, Hash},
     marker::PhantomData,
@@ -17,7 +17,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Flow, Handle,
-    arguments::{Alters, Changes, ChangesAll, Maker, Part, ReadPart, WritePart},
+    arguments::{Alters, Changes, Maker, Part, ReadPart, WritePart},
+    handles::ErasedVersion,
     task::TaskHead,
     version::Version,
 };
@@ -117,9 +118,11 @@ impl<A: Additive, B: Additive> Additive for (A, B) {
 /// A handle that a task adds to: [`acc`].
 pub struct Add<'g, T>(Handle<'g, T>);
 
-/// The task adds to this handle: for an argument `&mut T`, also `&mut [T]` of a handle of a `Vec<T>`. The function gets [nothing](Additive::nothing)
+/// The task adds to this handle: for an argument `&mut T`. The function gets [nothing](Additive::nothing)
 /// instead of what is there, and what it leaves is added. Such tasks wait neither for each other nor for what is there; who uses the handle in
 /// another way waits for the sum. The order of the additions is that of the program, in a tree, whoever runs when.
+///
+/// A task may read the handle that it adds to, and then reads what was there.
 pub fn acc<T>(handle: Handle<'_, T>) -> Add<'_, T> {
     Add(handle)
 }
@@ -129,13 +132,19 @@ pub trait Summed: Additive + Serialize + DeserializeOwned + Send + Sync + 'stati
 
 impl<T: Additive + Serialize + DeserializeOwned + Send + Sync + 'static> Summed for T {}
 
-/// What a task holds of a handle that it adds to: a version of its own.
-pub struct AddPart<T>(WritePart<T>);
+/// What a task holds of a handle that it adds to: a version of its own, and where that is which was there.
+pub struct AddPart<T> {
+    own: WritePart<T>,
+    there: *const (),
+}
+
+// SAFETY: the pointer is only compared, by the thread that makes the task.
+unsafe impl<T: Send + Sync> Send for AddPart<T> {}
 
 impl<T: Summed> Part for AddPart<T> {
     fn install(&self, flow: &Flow<'_>) {
-        if let Some(to) = self.0.makes() {
-            flow.add_later(self.0.place(), Arc::clone(to));
+        if let Some(to) = self.own.makes() {
+            flow.add_later(self.own.place(), self.there, Arc::clone(to));
         }
     }
 
@@ -144,17 +153,17 @@ impl<T: Summed> Part for AddPart<T> {
     }
 
     fn prepare(&mut self) {
-        self.0.begin_with(T::nothing());
+        self.own.begin_with(T::nothing());
     }
 
     fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
-        self.0.end(made, show);
+        self.own.end(made, show);
     }
 }
 
 impl<T> Alters<T> for AddPart<T> {
     fn alter(&mut self) -> &mut T {
-        self.0.alter()
+        self.own.alter()
     }
 }
 
@@ -166,24 +175,14 @@ impl<'g, T: Summed> Changes<'g, T> for Add<'g, T> {
     }
 }
 
-impl<'g, T: Clone + Send + Sync + 'static> ChangesAll<'g, T> for Add<'g, Vec<T>>
-where
-    Vec<T>: Summed,
-{
-    type Part = AddPart<Vec<T>>;
-
-    fn change_all(self, flow: &Flow<'g>) -> AddPart<Vec<T>> {
-        self.bind(flow)
-    }
-}
-
 // Also for tasks that are called where they stand.
 
 #[doc(hidden)]
 impl<'g, T: Summed> Add<'g, T> {
     pub fn bind(self, flow: &Flow<'g>) -> AddPart<T> {
-        flow.must_have(self.0);
-        AddPart(WritePart::of_nothing(self.0))
+        let there = flow.add_up_to_now(self.0);
+        let own = WritePart::of_nothing(self.0);
+        AddPart { own, there }
     }
 }
 
@@ -199,61 +198,66 @@ impl<T: Summed> AddPart<T> {
     }
 
     pub fn close(self) {
-        self.0.close();
+        self.own.close();
     }
 }
 
-/// What tasks have made, or will make, that is to be added to a handle.
+/// What tasks have made, or will make, that is to be added to a handle: sums, each with the number of times that it has been doubled, the largest
+/// first.
 pub(super) struct Addends {
-    versions: Vec<Arc<dyn Any + Send + Sync>>,
-    add_up: AddUp,
+    sums: Vec<(u32, ErasedVersion)>,
+    add: AddVersions,
 }
 
-/// Adds versions up, to the one that was there.
-type AddUp = fn(&Flow<'_>, Vec<Arc<dyn Any + Send + Sync>>, Arc<dyn Any + Send + Sync>) -> Sum;
-
-/// The version that is the sum.
-type Sum = Arc<dyn Any + Send + Sync>;
+/// The sum of two versions.
+type AddVersions = fn(&Flow<'_>, ErasedVersion, ErasedVersion) -> ErasedVersion;
 
 impl Addends {
     pub(super) fn of<T: Summed>() -> Addends {
         Addends {
-            versions: Vec::new(),
-            add_up: add_up::<T>,
+            sums: Vec::new(),
+            add: |flow, to, more| flow.sum(typed::<T>(to), typed::<T>(more)),
         }
     }
 
-    pub(super) fn push<T: Summed>(&mut self, version: Arc<Version<T>>) {
-        self.versions.push(version);
+    pub(super) fn push(&mut self, version: ErasedVersion) {
+        self.sums.push((0, version));
+    }
+
+    /// Adds neighbours that are the sums of as many.
+    pub(super) fn add_neighbours(&mut self, flow: &Flow<'_>) {
+        while let [.., (left, _), (right, _)] = self.sums[..]
+            && left == right
+        {
+            self.add_last_two(flow);
+        }
+    }
+
+    fn add_last_two(&mut self, flow: &Flow<'_>) {
+        if let Some((_, more)) = self.sums.pop()
+            && let Some((doubled, to)) = self.sums.pop()
+        {
+            let sum = (self.add)(flow, to, more);
+            self.sums.push((doubled + 1, sum));
+        }
     }
 
     /// The version that is the sum of these and of the one that was there.
-    pub(super) fn add_to(self, flow: &Flow<'_>, base: Sum) -> Sum {
-        (self.add_up)(flow, self.versions, base)
+    pub(super) fn add_to(mut self, flow: &Flow<'_>, there: ErasedVersion) -> ErasedVersion {
+        self.add_neighbours(flow);
+        while self.sums.len() > 1 {
+            self.add_last_two(flow);
+        }
+        match self.sums.pop() {
+            Some((_, total)) => (self.add)(flow, there, total),
+            None => there,
+        }
     }
 }
 
-fn add_up<T: Summed>(flow: &Flow<'_>, versions: Vec<Sum>, base: Sum) -> Sum {
-    let typed = |version: Sum| -> Arc<Version<T>> {
-        let version = version.downcast::<Version<T>>();
-        version.expect("a handle has the type of its data")
-    };
-    let mut level: Vec<_> = versions.into_iter().map(typed).collect();
-    while level.len() > 1 {
-        let mut pairs = level.into_iter();
-        let mut sums = Vec::with_capacity(pairs.len().div_ceil(2));
-        while let Some(left) = pairs.next() {
-            sums.push(match pairs.next() {
-                Some(right) => flow.sum(left, right),
-                None => left,
-            });
-        }
-        level = sums;
-    }
-    match level.pop() {
-        Some(total) => flow.sum(typed(base), total),
-        None => base,
-    }
+fn typed<T: Send + Sync + 'static>(version: ErasedVersion) -> Arc<Version<T>> {
+    let version = version.downcast::<Version<T>>();
+    version.expect("a handle has the type of its data")
 }
 
 impl Flow<'_> {
@@ -266,7 +270,7 @@ impl Flow<'_> {
         }
         let to = WritePart::of_version(to);
         let sum = Arc::clone(to.makes().expect("it has not ended"));
-        self.task_at_home::<AddOf<T>, _>((to, ReadPart::of_version(more)));
+        self.task_that_stays::<AddOf<T>, _>((to, ReadPart::of_version(more)));
         sum
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     job::{
         Back, History,
         function::{Args, Function, Sieve, VTable},
-        record::{Aborted, Cx, Payload, Slot, SlotState},
+        record::{Aborted, Cx, Payload, STAYS, Slot, SlotState},
     },
     worker::{
         frames::root_of,
@@ -44,12 +44,12 @@ pub struct TaskHead {
 /// What is done with a task of known types.
 struct Form {
     function: &'static VTable,
-    /// The task stays in this process.
-    stays: bool,
+    /// The function is known in this process alone.
+    is_local: bool,
     /// Puts the arguments in the slot.
     load: unsafe fn(*const TaskHead, &Slot),
     /// The worker that has made what the task changes.
-    home: unsafe fn(*const TaskHead) -> Option<u32>,
+    maker_of_changed: unsafe fn(*const TaskHead) -> Option<u32>,
     /// Does it run code of the user to load the task?
     loads_long: unsafe fn(*const TaskHead) -> bool,
     end: End,
@@ -80,7 +80,7 @@ pub(super) fn is_nothing<T: 'static>() -> bool {
 }
 
 /// Makes a task. `Some` if it can run at once.
-pub(super) fn make<F, P, const STAYS: bool>(
+pub(super) fn make<F, P, const IS_LOCAL: bool>(
     core: &FlowCore,
     index: u32,
     parts: P,
@@ -98,9 +98,9 @@ where
             form: const {
                 &Form {
                     function: F::VTABLE,
-                    stays: STAYS,
+                    is_local: IS_LOCAL,
                     load: load::<F, P>,
-                    home: home::<F, P>,
+                    maker_of_changed: maker_of_changed::<F, P>,
                     loads_long: loads_long::<F, P>,
                     end: end::<F, P>,
                 }
@@ -147,13 +147,15 @@ unsafe fn load<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead, slot: &Sl
 
 /// # Safety
 /// The task is one of `F` and `P`, the caller's, and has not been loaded.
-unsafe fn home<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Option<u32> {
+unsafe fn maker_of_changed<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Option<u32> {
     // SAFETY: the caller's promise.
-    unsafe { &*task.cast::<Task<F, P>>() }.parts.home()
+    unsafe { &*task.cast::<Task<F, P>>() }
+        .parts
+        .maker_of_changed()
 }
 
 /// # Safety
-/// As for [`home`].
+/// As for [`maker_of_changed`].
 unsafe fn loads_long<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> bool {
     // SAFETY: the caller's promise.
     unsafe { &*task.cast::<Task<F, P>>() }.parts.prepares_long()
@@ -233,15 +235,21 @@ impl TaskRef {
         unsafe { &*self.0 }
     }
 
-    /// Does the task stay in this process?
+    /// Must the task stay in this process? One of a marked flow is looked up first, which a worker does.
     pub(super) fn stays(self) -> bool {
-        self.head().form.stays
+        let core = self.core();
+        self.is_local() || core.is_marked || core.depth == STAYS || core.has_failed()
+    }
+
+    /// Is its function known in this process alone?
+    fn is_local(self) -> bool {
+        self.head().form.is_local
     }
 
     /// The worker that has made what the task changes, if it was one of this process.
-    pub(super) fn home(self) -> Option<u32> {
+    pub(super) fn maker_of_changed(self) -> Option<u32> {
         // SAFETY: the caller has the task, which has not been loaded.
-        unsafe { (self.head().form.home)(self.0) }
+        unsafe { (self.head().form.maker_of_changed)(self.0) }
     }
 
     /// Does it run code of the user to load the task?
@@ -264,7 +272,7 @@ impl TaskRef {
         if core.is_over(worker) {
             return self.end(worker.pool(), Some(worker), None);
         }
-        if core.is_marked && !self.stays() {
+        if core.is_marked && !self.is_local() {
             return self.look_up(worker, head);
         }
         let TaskHead { index, form, .. } = *self.head();
@@ -281,7 +289,7 @@ impl TaskRef {
             marked: false,
             part: None,
         };
-        let mut sieve = match form.stays {
+        let mut sieve = match form.is_local {
             true => Sieve::closed(),
             false => worker.sieve_of_taken(parent),
         };

@@ -916,7 +916,7 @@ impl Pool {
             Some((TakeFrom::Returned, depth))
         });
         // Tasks are worth more to others than what lies below them.
-        let tasks = (self.boards.len() > 0).then_some((TakeFrom::Board, 0));
+        let tasks = (self.boards.has_some_to_take()).then_some((TakeFrom::Board, 0));
         let all = deques.chain(returned.flatten()).chain(tasks);
         all.filter(|(_, depth)| *depth != STAYS)
             .min_by_key(|(_, depth)| *depth)
