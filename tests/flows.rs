@@ -448,30 +448,38 @@ fn vectors_are_added_element_by_element() {
     });
 }
 
-static ADDENDS: AtomicU32 = AtomicU32::new(0);
+/// How many there are of each kind of [`Tallied`].
+static COUNTS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
-/// Counts how many of them there are.
+/// Knows how many of its kind there are.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Addend(u64);
+struct Tallied<const KIND: usize>(u64);
 
-impl Addend {
-    fn new(n: u64) -> Addend {
-        ADDENDS.fetch_add(1, Ordering::SeqCst);
-        Addend(n)
+impl<const KIND: usize> Tallied<KIND> {
+    fn new(n: u64) -> Self {
+        COUNTS[KIND].fetch_add(1, Ordering::SeqCst);
+        Tallied(n)
+    }
+
+    fn count() -> u32 {
+        COUNTS[KIND].load(Ordering::SeqCst)
     }
 }
 
-impl Clone for Addend {
-    fn clone(&self) -> Addend {
-        Addend::new(self.0)
+impl<const KIND: usize> Clone for Tallied<KIND> {
+    fn clone(&self) -> Self {
+        Tallied::new(self.0)
     }
 }
 
-impl Drop for Addend {
+impl<const KIND: usize> Drop for Tallied<KIND> {
     fn drop(&mut self) {
-        ADDENDS.fetch_sub(1, Ordering::SeqCst);
+        COUNTS[KIND].fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+type Addend = Tallied<0>;
+type Kept = Tallied<1>;
 
 impl Additive for Addend {
     fn nothing() -> Addend {
@@ -496,34 +504,15 @@ fn few_of_many_addends_are_kept() {
             let mut most = 0;
             for _ in 0..1000 {
                 task!(g, add_one(acc(sum)));
-                most = most.max(ADDENDS.load(Ordering::SeqCst));
+                most = most.max(Addend::count());
             }
             (g.take(sum).0, most)
         });
         assert_eq!(sum, 1000);
         // Ten sums of different sizes, and what the tasks of the window work on.
         assert!(most <= 32, "{most} were kept");
-        assert_eq!(ADDENDS.load(Ordering::SeqCst), 0);
+        assert_eq!(Addend::count(), 0);
     });
-}
-
-static KEPT: AtomicU32 = AtomicU32::new(0);
-
-/// Counts how many of them there are.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Kept(u64);
-
-impl Kept {
-    fn new(n: u64) -> Kept {
-        KEPT.fetch_add(1, Ordering::SeqCst);
-        Kept(n)
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        KEPT.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 #[spawnable]
@@ -543,11 +532,11 @@ fn what_is_forgotten_goes_when_no_task_needs_it() {
             }
             let last = g.get(at).0;
             // The last one, and perhaps the one that its task has not dropped yet.
-            let kept = KEPT.load(Ordering::SeqCst);
+            let kept = Kept::count();
             assert!(kept <= 2, "{kept} are kept");
             last
         });
-        assert_eq!((last, KEPT.load(Ordering::SeqCst)), (1000, 0));
+        assert_eq!((last, Kept::count()), (1000, 0));
         let forgotten = std::panic::catch_unwind(|| {
             flow!(|g| {
                 let at = g.data(1_u64);

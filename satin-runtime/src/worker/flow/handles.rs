@@ -79,6 +79,11 @@ pub(super) struct FlowState {
 
 pub(super) type ErasedVersion = Arc<dyn Any + Send + Sync>;
 
+/// Tells versions apart, while both live.
+fn address(version: &ErasedVersion) -> usize {
+    Arc::as_ptr(version).addr()
+}
+
 const TAKEN: &str = "the value of this handle has been taken out of the flow, or forgotten";
 
 const CHANGED_TWICE: &str = "a task cannot change the same handle in two of its arguments";
@@ -294,21 +299,21 @@ impl<'g> Flow<'g> {
 
     /// A task is about to be made that adds to this handle: neighbours among what is to be added to it so far become one. Returns where the version
     /// is that is the last one.
-    pub(super) fn add_up_to_now<T>(&self, handle: Handle<'_, T>) -> *const () {
+    pub(super) fn add_up_to_now<T>(&self, handle: Handle<'_, T>) -> usize {
         let addends = self.state.addends.borrow_mut().remove(&handle.at);
         if let Some(mut addends) = addends {
             addends.add_neighbours(self);
             self.state.addends.borrow_mut().insert(handle.at, addends);
         }
-        self.last(handle.at).0
+        address(&self.last(handle.at))
     }
 
     /// What a task makes is to be added to the handle at that place, before that is used in another way.
     ///
     /// # Panics
     /// If `there` is not the last version: the task changes the handle, too.
-    pub(super) fn add_later<T: Summed>(&self, at: u32, there: *const (), version: Arc<Version<T>>) {
-        assert!(self.last(at).0 == there, "{CHANGED_TWICE}");
+    pub(super) fn add_later<T: Summed>(&self, at: u32, there: usize, version: Arc<Version<T>>) {
+        assert!(address(&self.last(at)) == there, "{CHANGED_TWICE}");
         let mut addends = self.state.addends.borrow_mut();
         addends
             .entry(at)
@@ -326,11 +331,10 @@ impl<'g> Flow<'g> {
         }
     }
 
-    /// Where the last version of the handle at that place is, and itself.
-    fn last(&self, at: u32) -> (*const (), ErasedVersion) {
+    /// The last version of the handle at that place.
+    fn last(&self, at: u32) -> ErasedVersion {
         let version = self.state.versions.borrow()[at as usize].clone();
-        let version = version.unwrap_or_else(|| self.is_gone());
-        (Arc::as_ptr(&version).cast(), version)
+        version.unwrap_or_else(|| self.is_gone())
     }
 
     /// The data of a handle are not there any more: they were taken out, or the flow has been stopped when they were about to be made.
@@ -352,7 +356,7 @@ impl<'g> Flow<'g> {
             NOTHING => Version::made(()),
             at => {
                 self.add_up(at);
-                self.last(at).1
+                self.last(at)
             }
         };
         let version = version.downcast::<Version<T>>();

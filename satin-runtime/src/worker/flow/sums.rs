@@ -135,11 +135,8 @@ impl<T: Additive + Serialize + DeserializeOwned + Send + Sync + 'static> Summed 
 /// What a task holds of a handle that it adds to: a version of its own, and where that is which was there.
 pub struct AddPart<T> {
     own: WritePart<T>,
-    there: *const (),
+    there: usize,
 }
-
-// SAFETY: the pointer is only compared, by the thread that makes the task.
-unsafe impl<T: Send + Sync> Send for AddPart<T> {}
 
 impl<T: Summed> Part for AddPart<T> {
     fn install(&self, flow: &Flow<'_>) {
