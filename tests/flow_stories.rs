@@ -19,8 +19,8 @@ use std::{
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, departures, during, flags, hear, listen, own, parcel, raise,
-        raised, take, written,
+        Told, answer, await_flag, borrowed, departures, during, flags, hear, listen, own, parcel,
+        raise, raised, take, written,
     },
     wait_for,
 };
@@ -352,7 +352,7 @@ fn data_are_changed_in_place_if_nobody_else_reads_them() {
     let last = during(&pool, program, |gate| {
         await_flag(made);
         let (departure, parcel) = own(take(gate, 1)).remove(0);
-        let arguments = (Tile(4), begun, until);
+        let arguments = (borrowed(Tile(4)), begun, until);
         assert_eq!(parcel.arguments.to_vec(), written(&arguments));
         raise(is_away);
         wait_for("the changes beside it", || raised(made) == 2);

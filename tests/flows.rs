@@ -7,13 +7,17 @@ mod common;
 
 use std::{
     cell::Cell,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use common::{give_way, outside};
 use satin::{
-    Additive, Flow, Handle, Many, Satin, acc, flow, job::Back, many, r, rw, spawnable, sync, task,
+    Additive, Flow, Handle, Many, Satin, Shared, acc, flow, job::Back, many, r, rw, spawnable,
+    sync, task,
 };
 
 fn on(threads: usize, run: impl FnOnce()) {
@@ -553,6 +557,36 @@ static OVER: AtomicU32 = AtomicU32::new(0);
 #[spawnable]
 fn count_over() {
     OVER.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Where a number stands in memory.
+#[spawnable]
+fn place_of(numbers: &[u64]) -> usize {
+    numbers.as_ptr().addr()
+}
+
+#[test]
+fn what_is_shared_is_read_where_it_is_and_changed_as_a_copy() {
+    on(2, || {
+        let (shared, counted) = (Shared::new(vec![1, 2, 3]), Arc::new(vec![4, 5, 6]));
+        let places = [shared.as_ptr().addr(), counted.as_ptr().addr()];
+        let (seen, changed, taken) = flow!(|g| {
+            let (a, b) = (g.shared(&shared), g.shared(&counted));
+            let seen = [a, b].map(|handle| task!(g, place_of(r(handle))));
+            task!(g, extend(rw(a), r(g.data("xy".to_owned()))));
+            let changed = g.share(a);
+            // Into the flow again.
+            let again = g.shared(&changed);
+            let place = *g.get(task!(g, place_of(r(again))));
+            assert_eq!(place, changed.as_ptr().addr());
+            (g.take_all(seen), changed, g.take(b))
+        });
+        assert_eq!(seen, places);
+        assert_eq!(*changed, [3, 5, 7]);
+        assert_eq!((&*shared, &*counted), (&vec![1, 2, 3], &vec![4, 5, 6]));
+        assert_eq!(taken, *counted);
+        assert_ne!(taken.as_ptr(), counted.as_ptr(), "who takes it has a copy");
+    });
 }
 
 #[test]

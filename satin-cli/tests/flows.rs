@@ -9,8 +9,10 @@ use satin::{Handle, flow, r, rw, spawnable, task};
 use satin_cli::pool::{Output, Plan, PoolOutcome};
 use satin_runtime::observe::events::Event;
 
-/// Set where this test is the program of a node.
+/// Set where this test is the program of a node: to the program's name.
 const PROGRAM: &str = "SATIN_TEST_FLOWS";
+const CHANGE: &str = "wavefront";
+const READ: &str = "readers";
 
 /// Rows and columns of the cells, and how often all of them are changed. Each change takes a while.
 const SIDE: usize = 6;
@@ -48,6 +50,36 @@ fn wavefront(sweeps: usize) -> u64 {
     })
 }
 
+/// What all readers read, and how many they are.
+const NUMBERS: u64 = 500_000;
+const READERS: usize = 200;
+
+#[spawnable]
+fn read(numbers: &[u64], at: usize) -> u64 {
+    std::thread::sleep(Duration::from_millis(10));
+    numbers[at]
+}
+
+/// Many tasks that read the same large data.
+#[spawnable]
+fn readers() -> u64 {
+    flow!(|g| {
+        let numbers: Vec<u64> = (0..NUMBERS)
+            .map(|at| at.wrapping_mul(0x9e37_79b9))
+            .collect();
+        let numbers = g.data(numbers);
+        let read: Vec<Handle<u64>> = (0..READERS)
+            .map(|at| task!(g, read(r(numbers), at)))
+            .collect();
+        g.take_all(read).into_iter().fold(0, u64::wrapping_add)
+    })
+}
+
+fn answer_of_readers() -> String {
+    let read = (0..READERS as u64).map(|at| at.wrapping_mul(0x9e37_79b9));
+    format!("readers {:016x}\n", read.fold(0, u64::wrapping_add))
+}
+
 fn answer() -> String {
     let mut cells: Vec<u64> = (0..SIDE * SIDE).map(|cell| cell as u64).collect();
     for _ in 0..SWEEPS {
@@ -64,16 +96,23 @@ fn answer() -> String {
 /// Not a test: the program.
 #[test]
 fn program() {
-    if std::env::var_os(PROGRAM).is_some() {
-        satin::run(satin::Config::default(), || {
-            println!("wavefront {:016x}", wavefront(SWEEPS));
-        });
-    }
+    let Some(program) = std::env::var_os(PROGRAM) else {
+        return;
+    };
+    satin::run(satin::Config::default(), || match program.to_str() {
+        Some(READ) => println!("readers {:016x}", readers()),
+        _ => println!("wavefront {:016x}", wavefront(SWEEPS)),
+    });
 }
 
 /// Runs it on these sites while that happens.
 #[track_caller]
 fn is_right(sites: &str, what: &[&str]) -> PoolOutcome {
+    gives(CHANGE, &answer(), sites, what)
+}
+
+#[track_caller]
+fn gives(name: &str, answer: &str, sites: &str, what: &[&str]) -> PoolOutcome {
     let this = std::env::current_exe().expect("a test knows its own path");
     let program = ["program", "--exact", "--nocapture"].map(OsString::from);
     let program = [this.into()].into_iter().chain(program);
@@ -81,7 +120,7 @@ fn is_right(sites: &str, what: &[&str]) -> PoolOutcome {
         threads: Some(2),
         faults: faults(what),
         env: vec![
-            (PROGRAM.into(), "1".into()),
+            (PROGRAM.into(), name.into()),
             ("SATIN_GRACE".into(), "1".into()),
             ("SATIN_MAX_CRASHES".into(), "20".into()),
         ],
@@ -89,7 +128,7 @@ fn is_right(sites: &str, what: &[&str]) -> PoolOutcome {
         ..Plan::new(program, sites.parse().expect("sites"))
     });
     assert_eq!(outcome.code, 0, "{outcome:#?}");
-    assert_eq!(outcome.stdout.matches(&answer()).count(), 1, "{outcome:#?}");
+    assert_eq!(outcome.stdout.matches(answer).count(), 1, "{outcome:#?}");
     outcome
 }
 
@@ -145,4 +184,24 @@ fn nodes_may_come_and_leave() {
         "a:2",
         &["join c@0.2s", "drain a-1@0.5s", "drain master@0.9s"],
     );
+}
+
+#[test]
+fn what_tasks_read_travels_to_a_node_once() {
+    let outcome = gives(READ, &answer_of_readers(), "a:2", &[]);
+    let [here, there] = ["a-0", "a-1"].map(|name| common::figures(&outcome, name));
+    assert!(there.jobs > 10, "{outcome:#?}");
+    // Once, and half a megabyte to find out how fast the link is.
+    assert!(here.bytes_sent < 3 * 8 * NUMBERS, "{outcome:#?}");
+}
+
+#[test]
+fn what_tasks_read_is_had_from_whoever_lives() {
+    gives(
+        READ,
+        &answer_of_readers(),
+        "a:2,b:2",
+        &["kill b-0@0.5s", "kill a-1@0.8s"],
+    );
+    gives(READ, &answer_of_readers(), "a:2,b:2", &["kill master@0.6s"]);
 }

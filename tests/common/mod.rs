@@ -128,6 +128,8 @@ pub struct Departed {
     pub function: &'static str,
     pub fingerprint: Fingerprint,
     pub arguments: Vec<u8>,
+    /// It borrows data by name.
+    pub borrows: bool,
 }
 
 /// What the thief did.
@@ -602,6 +604,7 @@ impl<'t> Thief<'t> {
             arguments,
             fingerprint,
             needs,
+            lent,
             ..
         } = &parcel;
         // Both pools have one store.
@@ -621,6 +624,7 @@ impl<'t> Thief<'t> {
             function: name,
             fingerprint: *fingerprint,
             arguments: arguments.to_vec(),
+            borrows: !lent.is_empty(),
         });
         if self.report.taken.len() == self.habits.wanted {
             self.waits = None;

@@ -241,6 +241,11 @@ pub fn two_recalled(told: &mpsc::Receiver<Told>) -> [(DepartureId, Recall); 2] {
     both
 }
 
+/// A value as it stands in the arguments of a job that borrows it.
+pub fn borrowed<T: Serialize>(value: T) -> impl Serialize {
+    (0_u8, value)
+}
+
 /// Arguments or a result as a vtable writes them.
 pub fn written(value: &impl Serialize) -> Vec<u8> {
     codec::write("writing", value, Effort::ANY).expect("bytes")
@@ -291,6 +296,7 @@ pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
         arguments: written(arguments).into(),
         fingerprint: fingerprint(function, arguments),
         needs: vec![],
+        lent: vec![],
         term: 0,
         root: Fingerprint(0),
         history: History::default(),

@@ -9,10 +9,13 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};
 
 use super::store::{LARGEST_VALUE, StoredValue, store};
-use crate::job::{
-    ValueName,
-    codec::{self, CodecError, Effort},
-    needs,
+use crate::{
+    job::{
+        HeldValue, ValueName,
+        codec::{self, CodecError, Effort},
+        needs,
+    },
+    worker::{Flow, Handle},
 };
 
 /// An immutable value that all jobs may need: a scene, a matrix, a dictionary.
@@ -60,6 +63,17 @@ impl<T> Shared<T> {
     #[must_use]
     pub fn ptr_eq(this: &Shared<T>, other: &Shared<T>) -> bool {
         Arc::ptr_eq(&this.0, &other.0)
+    }
+}
+
+impl<'g> Flow<'g> {
+    /// Waits for what the tasks so far make of a handle's data, and takes it out of the flow as a shared value: see [`Flow::take`]. It may
+    /// leave the flow, be an argument of jobs and tasks, and be brought into this flow or another: [`Flow::shared`].
+    ///
+    /// # Panics
+    /// If the value has been taken out before, or forgotten.
+    pub fn share<T: Clone + Send + Sync + 'static>(&self, handle: Handle<'g, T>) -> Shared<T> {
+        Shared::new(self.take(handle))
     }
 }
 
@@ -154,20 +168,18 @@ impl<'de, T: DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Shar
                 "the shared value {name:?} is not in this process: its handle can be read only where the value is"
             ))
         })?;
-        let decoded = entry.decoded(|| {
-            let read = || codec::read("deserializing a shared value", &entry.bytes);
-            let (value, mentions) = needs::gather(read);
-            let value = value.map_err(|error| {
-                de::Error::custom(format_args!(
-                    "the shared value {name:?} is no {}: {error}",
-                    std::any::type_name::<T>()
-                ))
-            })?;
-            entry.mentions.get_or_init(|| store().all(&mentions));
-            Ok(Arc::new(SharedInner {
-                value,
+        let read = |bytes: &[u8]| {
+            Ok(SharedInner {
+                value: codec::read("deserializing a shared value", bytes)?,
                 entry: OnceLock::from(Ok(Arc::clone(&entry))),
-            }))
+            })
+        };
+        let decoded = HeldValue::new(Arc::<StoredValue>::clone(&entry)).decoded(read);
+        let decoded = decoded.map_err(|error| {
+            de::Error::custom(format_args!(
+                "the shared value {name:?} is no {}: {error}",
+                std::any::type_name::<T>()
+            ))
         })?;
         note(&entry);
         Ok(Shared(decoded))

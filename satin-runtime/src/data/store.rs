@@ -16,7 +16,7 @@ use std::{
 
 use super::roots;
 use crate::{
-    job::{ValueName, needs},
+    job::{HeldValue, ValueName, codec::CodecError, needs},
     worker::RootKey,
 };
 
@@ -27,7 +27,15 @@ pub const LARGEST_VALUE: u64 = 1 << 30;
 /// The store of this process.
 pub fn store() -> &'static Store {
     static STORE: LazyLock<Store> = LazyLock::new(|| {
-        needs::found_by(|name| Some(needs::HeldValue::new(store().get(name)?)));
+        needs::kept_by(needs::Keeper {
+            find: |name| Some(needs::HeldValue::new(store().get(name)?)),
+            enter: |bytes, mentions| {
+                let name = ValueName(*blake3::hash(&bytes).as_bytes());
+                let mentions: Vec<ValueName> = mentions.iter().map(HeldValue::name).collect();
+                let mentions = store().all(&mentions);
+                needs::HeldValue::new(store().insert(name, bytes, Some(mentions)))
+            },
+        });
         Store::default()
     });
     &STORE
@@ -45,6 +53,56 @@ struct StoredValues {
     entries: HashMap<ValueName, Weak<StoredValue>>,
     pinned: BTreeMap<RootKey, HashMap<ValueName, Pin>>,
     in_transit: HashMap<ValueName, Arc<StoredValue>>,
+    recent: Recent,
+}
+
+/// Values that jobs have borrowed here one after the other, as the tasks of flows do: those of the last ones are kept.
+#[derive(Default)]
+struct Recent {
+    /// By the number of the last job that borrowed it.
+    values: BTreeMap<u64, (RootKey, Pin)>,
+    numbers: HashMap<ValueName, u64>,
+    next: u64,
+    bytes: usize,
+}
+
+/// Bytes of the values that are kept because jobs have borrowed them here; what they have been decoded to takes about as much again. Too
+/// few: data are fetched again for the next task that reads them. Too many: memory.
+const MOST_RECENT: usize = 256 << 20;
+
+impl Recent {
+    /// A job borrows the value. Those that are not kept any more are returned.
+    fn note(&mut self, root: RootKey, pin: Pin, most: usize) -> Vec<Pin> {
+        let mut gone: Vec<Pin> = self.remove(pin.0.name).into_iter().collect();
+        self.bytes += pin.0.bytes.len();
+        self.numbers.insert(pin.0.name, self.next);
+        self.values.insert(self.next, (root, pin));
+        self.next += 1;
+        while self.bytes > most
+            && let Some((_, (_, pin))) = self.values.pop_first()
+        {
+            self.bytes -= pin.0.bytes.len();
+            self.numbers.remove(&pin.0.name);
+            gone.push(pin);
+        }
+        gone
+    }
+
+    fn remove(&mut self, name: ValueName) -> Option<Pin> {
+        let number = self.numbers.remove(&name)?;
+        let (_, pin) = self.values.remove(&number)?;
+        self.bytes -= pin.0.bytes.len();
+        Some(pin)
+    }
+
+    /// Those of root jobs that are over.
+    fn remove_all(&mut self, is_over: impl Fn(&RootKey) -> bool) -> Vec<Pin> {
+        let over = self.values.values().filter(|(root, _)| is_over(root));
+        let over: Vec<ValueName> = over.map(|(_, pin)| pin.0.name).collect();
+        over.into_iter()
+            .filter_map(|name| self.remove(name))
+            .collect()
+    }
 }
 
 /// The outcome of a piece that has come.
@@ -169,6 +227,29 @@ impl Store {
         true
     }
 
+    /// A job of this root job borrows the value here: it is kept as one of those that were borrowed last, and not as long as the root job
+    /// is not over. False if it is not here.
+    pub fn keep_recent(&self, name: ValueName, root: RootKey) -> bool {
+        let Some(entry) = self.get(name) else {
+            return false;
+        };
+        if roots::is_forgotten(root) {
+            return true; // as for `pin`
+        }
+        let pin = Pin::new(entry);
+        let mut values = lock(&self.values);
+        let before = values
+            .pinned
+            .get_mut(&root)
+            .and_then(|pins| pins.remove(&name));
+        let transit = values.in_transit.remove(&name);
+        let gone = values.recent.note(root, pin, MOST_RECENT);
+        // Destructors of dropped values may look into the books themselves.
+        drop(values);
+        drop((before, transit, gone));
+        true
+    }
+
     /// The root job is over: values that were kept for it alone go; if it is a root job of `main`, so do the values that
     /// were kept for those before it.
     pub fn forget_root(&self, root: RootKey) {
@@ -176,8 +257,9 @@ impl Store {
         let is_over = |other: &RootKey, _: &mut _| root.ends(*other);
         let pinned: Vec<_> = values.pinned.extract_if(.., is_over).collect();
         let in_transit = std::mem::take(&mut values.in_transit);
+        let recent = values.recent.remove_all(|other| root.ends(*other));
         drop(values);
-        drop((pinned, in_transit));
+        drop((pinned, in_transit, recent));
     }
 
     pub(super) fn get(&self, name: ValueName) -> Option<Arc<StoredValue>> {
@@ -273,31 +355,31 @@ impl needs::Value for StoredValue {
             false => 0,
         }
     }
-}
 
-impl StoredValue {
-    /// The value as a `T`; made by `decode` if no holder of a decoded value is left.
-    pub(super) fn decoded<T: Any + Send + Sync, E>(
+    fn decoded(
         &self,
-        decode: impl FnOnce() -> Result<Arc<T>, E>,
-    ) -> Result<Arc<T>, E> {
+        id: TypeId,
+        read: &mut needs::Read<'_>,
+    ) -> Result<needs::Decoded, CodecError> {
         // Other threads that want the value wait meanwhile. Values that are mentioned in it have locks of their own, and
         // no value mentions itself: its name is a hash.
         let mut decoded = lock(&self.decoded);
-        let known = decoded.values.get(&TypeId::of::<T>());
-        if let Some(value) = known.and_then(Weak::upgrade)
-            && let Ok(value) = value.downcast()
-        {
+        if let Some(value) = decoded.values.get(&id).and_then(Weak::upgrade) {
             return Ok(value);
         }
-        let value = decode()?;
-        decoded.remember(&value, self.is_pinned());
+        let (value, mentions) = needs::gather(|| read(&self.bytes));
+        let value = value?;
+        self.mentions.get_or_init(|| store().all(&mentions));
+        decoded.remember(id, &value, self.is_pinned());
         Ok(value)
     }
+}
 
+impl StoredValue {
     /// Notes the value from which the bytes were made, so that they need not be decoded.
     pub(super) fn remember<T: Any + Send + Sync>(&self, value: &Arc<T>) {
-        lock(&self.decoded).remember(value, self.is_pinned());
+        let value: needs::Decoded = Arc::<T>::clone(value);
+        lock(&self.decoded).remember(TypeId::of::<T>(), &value, self.is_pinned());
     }
 
     /// Notes that it was entered because a result that mentions it is kept.
@@ -311,12 +393,10 @@ impl StoredValue {
 }
 
 impl Decoded {
-    fn remember<T: Any + Send + Sync>(&mut self, value: &Arc<T>, is_pinned: bool) {
-        let value: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(value);
-        self.values
-            .insert(TypeId::of::<T>(), Arc::downgrade(&value));
+    fn remember(&mut self, id: TypeId, value: &needs::Decoded, is_pinned: bool) {
+        self.values.insert(id, Arc::downgrade(value));
         if is_pinned {
-            self.kept.push(value);
+            self.kept.push(Arc::clone(value));
         }
     }
 }
@@ -553,5 +633,50 @@ mod tests {
         store.forget_root(root(2));
         assert!(!store.contains(name));
         assert!(!lock(&store.values).entries.contains_key(&name));
+    }
+
+    fn enter(text: &str) -> Arc<StoredValue> {
+        let bytes = text.as_bytes().to_vec();
+        store().insert(name_of(&bytes), bytes, None)
+    }
+
+    #[test]
+    fn of_borrowed_data_those_are_kept_that_were_borrowed_last() {
+        let _turn = in_turn();
+        let names: Vec<ValueName> = ["aaaa", "bbbb", "cccc"].map(|text| enter(text).name).into();
+        let mut recent = Recent::default();
+        let mut borrow = |text: &str, number| {
+            let gone = recent.note(root(number), Pin::new(enter(text)), 10);
+            let left = recent.bytes;
+            drop(gone);
+            left
+        };
+        assert_eq!(borrow("aaaa", 1), 4);
+        assert_eq!(borrow("bbbb", 2), 8);
+        assert_eq!(borrow("aaaa", 1), 8, "the same again");
+        assert_eq!(borrow("cccc", 2), 8, "`bbbb` goes, which is the oldest");
+        let here = |name: &ValueName| store().contains(*name);
+        assert_eq!(
+            names.iter().map(here).collect::<Vec<_>>(),
+            [true, false, true]
+        );
+        drop(recent.remove_all(|other| *other == root(1)));
+        assert_eq!(recent.bytes, 4);
+        assert!(!here(&names[0]) && here(&names[2]));
+        assert!(recent.values.len() == 1 && recent.numbers.len() == 1);
+    }
+
+    #[test]
+    fn borrowed_data_stay_pinned_for_nobody_and_go_with_their_root() {
+        let _turn = in_turn();
+        let entry = enter("borrowed_data_stay_pinned_for_nobody_and_go_with_their_root");
+        let name = entry.name;
+        assert!(store().pin(name, root(3)));
+        drop(entry);
+        assert!(store().keep_recent(name, root(3)));
+        assert!(lock(&store().values).pinned[&root(3)].is_empty());
+        assert!(store().contains(name));
+        store().forget_root(root(3));
+        assert!(!store().contains(name) && !store().keep_recent(name, root(3)));
     }
 }

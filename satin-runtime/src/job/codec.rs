@@ -164,6 +164,8 @@ thread_local! {
     static NAMED: Cell<Option<usize>> = const { Cell::new(None) };
     /// The most bytes that may be written for the value that is being written on this thread.
     static MOST: Cell<usize> = const { Cell::new(LARGEST) };
+    /// What is written on this thread is only measured.
+    static MEASURING: Cell<bool> = const { Cell::new(false) };
     /// A shared value had too many bytes for the quick writer.
     static TOO_LONG: Cell<bool> = const { Cell::new(false) };
 }
@@ -196,6 +198,16 @@ fn stack() -> Stack {
 /// more the caller is to give up with an error. `None` if there is no such limit.
 pub fn most_named() -> Option<usize> {
     NAMED.get()
+}
+
+/// The most bytes that may be written for the value that is being written on this thread.
+pub fn most_bytes() -> usize {
+    MOST.get()
+}
+
+/// Is what is being written on this thread only measured?
+pub fn is_measuring() -> bool {
+    MEASURING.get()
 }
 
 /// A shared value could not be named for what is being written on this thread.
@@ -238,11 +250,13 @@ pub fn write<T: Serialize + ?Sized>(
     let most = effort.quick.then_some(effort.named);
     let outer = NAMED.replace(most);
     let outer_most = MOST.replace(effort.most);
+    let outer_measuring = MEASURING.replace(false);
     TOO_LONG.set(false);
     let written = during(Activity::Transfer, || {
         guard(what, || write_with(value, writer))
     });
     MOST.set(outer_most);
+    MEASURING.set(outer_measuring);
     // What was named inside a value that is being named counts for both.
     let used = (most.unwrap_or(0)).saturating_sub(NAMED.get().unwrap_or(0));
     NAMED.set(outer.map(|outer| outer.saturating_sub(used)));
@@ -268,9 +282,11 @@ pub fn write<T: Serialize + ?Sized>(
 /// few. `None` if there are more, or they cannot be written, or a shared value has no name yet.
 pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<u64> {
     let outer = NAMED.replace(Some(0));
+    let outer_measuring = MEASURING.replace(true);
     let sizer = Sizer::new(steps, stack().limit);
     let size = guard("measuring", || sizer.size_of(value));
     NAMED.set(outer);
+    MEASURING.set(outer_measuring);
     size.ok()?.ok()
 }
 

@@ -20,6 +20,7 @@ use super::{
     Answer, Fingerprint, HeldValue, ValueSize,
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
+    loans::{self, Loans},
     needs,
     numbers::plain,
     payload,
@@ -242,6 +243,10 @@ pub(crate) struct Sieve<'w> {
     grain: Duration,
     /// Results that mention shared values are kept too.
     values: bool,
+    /// The loans among the arguments.
+    loans: Option<Loans>,
+    /// Bytes of the arguments that are borrowed by name.
+    pub(crate) lent: u64,
     /// What the results stand for that the worker has kept.
     covered: Option<&'w Cell<Covered>>,
     /// What that was before the job ran.
@@ -326,6 +331,8 @@ impl<'w> Sieve<'w> {
             most_hashed: most_kept(before),
             grain,
             values: false,
+            loans: None,
+            lent: 0,
             took: Duration::ZERO,
             cost: Duration::ZERO,
             bytes: None,
@@ -336,6 +343,12 @@ impl<'w> Sieve<'w> {
     /// Keeps results that mention shared values too, or not.
     pub(crate) fn with_values(self, values: bool) -> Self {
         Sieve { values, ..self }
+    }
+
+    /// For a job that has these loans among its arguments.
+    pub(crate) fn with_loans(self, loans: Loans) -> Self {
+        let loans = Some(loans);
+        Sieve { loans, ..self }
     }
 
     /// Keeps nothing.
@@ -425,7 +438,10 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
         catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args)))
     } else {
         // Before the job runs: afterwards its arguments have been moved or changed.
-        let seen = CallSeen::of::<F>(&args, sieve.most_hashed);
+        let (seen, lent) = loans::with(sieve.loans.as_ref(), || {
+            CallSeen::of::<F>(&args, sieve.most_hashed, sieve.loans.is_some())
+        });
+        sieve.lent = lent.iter().map(|value| value.bytes).sum();
         let mut held = F::Kinds::held(args);
         let began = Instant::now();
         let call = || F::call(cx, index, F::Kinds::relend(&mut held));
@@ -438,7 +454,9 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
         {
             let back = || codec::measure(&(CarriedRef(out), F::Kinds::seen(&held)), FEW_PARTS);
             if sieve.took >= TELLING {
-                sieve.bytes = seen.bytes().and_then(|bytes| Some((bytes, back()?)));
+                sieve.bytes = seen
+                    .bytes(sieve.lent)
+                    .and_then(|bytes| Some((bytes, back()?)));
             }
             sieve.caught = sieve.catch::<F>(seen, out, &held);
             sieve.cost += ended.elapsed();
@@ -500,10 +518,17 @@ enum CallSeen {
 }
 
 impl CallSeen {
-    /// Looks at a call whose arguments are hashed if they are no more than `most` bytes.
-    fn of<F: Function>(args: &Args<'_, F>, most: usize) -> CallSeen {
+    /// Looks at a call whose arguments are hashed if they are no more than `most` bytes; loans among them, if that is not known, to find
+    /// out their names.
+    fn of<F: Function>(args: &Args<'_, F>, most: usize, has_loans: bool) -> CallSeen {
         let sent = F::Kinds::sent(args);
-        let write = |most| codec::write(WRITING_ARGUMENTS, &sent, Effort::up_to(most));
+        let write = |most| {
+            let effort = match has_loans {
+                true => Effort::keeping(most),
+                false => Effort::up_to(most),
+            };
+            codec::write(WRITING_ARGUMENTS, &sent, effort)
+        };
         let error = match write(HASHED_LATER) {
             Ok(bytes) => return CallSeen::Small(bytes),
             Err(error) => error,
@@ -520,10 +545,10 @@ impl CallSeen {
         }
     }
 
-    /// The bytes of the arguments, about, if that is easily said.
-    fn bytes(&self) -> Option<u64> {
+    /// The bytes of the arguments, about, if that is easily said; so many of them are borrowed by name.
+    fn bytes(&self, lent: u64) -> Option<u64> {
         match self {
-            CallSeen::Small(bytes) => Some(bytes.len() as u64),
+            CallSeen::Small(bytes) => Some(bytes.len() as u64 + lent),
             CallSeen::Large { bytes, .. } => *bytes,
         }
     }

@@ -238,12 +238,15 @@ impl Harvest {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{any::TypeId, sync::Arc};
 
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::job::needs::Value;
+    use crate::job::{
+        codec::CodecError,
+        needs::{Decoded, Read, Value},
+    };
 
     /// Of that name, and so many bytes.
     struct Sized(u8, usize);
@@ -259,6 +262,10 @@ mod tests {
 
         fn cost(&self) -> usize {
             self.1
+        }
+
+        fn decoded(&self, _: TypeId, read: &mut Read<'_>) -> Result<Decoded, CodecError> {
+            read(&[self.0])
         }
     }
 

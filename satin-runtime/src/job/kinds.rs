@@ -10,14 +10,21 @@
 use std::{
     ffi::{CStr, CString, OsStr, OsString},
     marker::PhantomData,
+    ops::Deref,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser::Error as _,
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeOwned, Error as _},
+    ser::Error as _,
 };
 
-use super::numbers::{self, Returned};
+use super::{
+    ValueName, loans,
+    numbers::{self, Returned},
+};
 /// Types whose values travel between nodes: all that can be serialized and deserialized.
 ///
 /// Has methods instead of the two traits above it, which the compiler would report one by one as well.
@@ -143,6 +150,15 @@ pub struct Carried<T>(pub T);
 pub struct CarriedRef<'a, T>(pub &'a T);
 /// A borrowed argument of a job, as serde is to see it.
 pub struct CarriedLoan<'a, T: ?Sized>(&'a T);
+impl<'a, T: ?Sized> CarriedLoan<'a, T> {
+    /// Looks at the argument.
+    pub fn of(argument: &'a T) -> CarriedLoan<'a, T> {
+        CarriedLoan(argument)
+    }
+}
+
+/// What is behind a borrowed argument, as serde is to see it.
+struct CarriedLent<'a, T: ?Sized>(&'a T);
 /// The elements of a borrowed slice, as serde is to see them.
 pub struct CarriedSlice<'a, T>(&'a [T]);
 
@@ -164,9 +180,78 @@ impl<T: Travels> Serialize for CarriedRef<'_, T> {
     }
 }
 
-impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
+impl<T: Lend + ?Sized> Serialize for CarriedLent<'_, T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.0.write(to)
+    }
+}
+
+/// The form of a borrowed argument in the bytes of a job.
+#[derive(Serialize)]
+#[serde(bound = "")]
+enum SentLoan<'a, T: Lend + ?Sized> {
+    Here(CarriedLent<'a, T>),
+    Named(ValueName),
+}
+
+/// The same, as another node reads it.
+#[derive(Deserialize)]
+#[serde(bound = "T: Travels")]
+enum ReadLoan<T> {
+    Here(Carried<T>),
+    Named(ValueName),
+}
+
+impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let name = loans::name_of(self.0).map_err(S::Error::custom)?;
+        write_loan(self.0, name, to)
+    }
+}
+
+/// Writes a borrowed value: as it is, or by its name, as [`Borrowed`] reads it.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn write_loan<T: Lend + ?Sized, S: Serializer>(
+    value: &T,
+    name: Option<ValueName>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let loan = match name {
+        None => SentLoan::Here(CarriedLent(value)),
+        Some(name) => SentLoan::Named(name),
+    };
+    loan.serialize(to)
+}
+
+/// What another node has behind a borrowed argument.
+pub enum Borrowed<T> {
+    /// It came with the job.
+    Own(T),
+    /// It came by its name, and is lent to other jobs too.
+    Lent(Arc<T>),
+}
+
+impl<T> Deref for Borrowed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Borrowed::Own(value) => value,
+            Borrowed::Lent(value) => value,
+        }
+    }
+}
+
+impl<'de, T: Travels + Send + Sync> Deserialize<'de> for Borrowed<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match ReadLoan::deserialize(from)? {
+            ReadLoan::Here(Carried(value)) => Ok(Borrowed::Own(value)),
+            ReadLoan::Named(name) => loans::read(name)
+                .map(Borrowed::Lent)
+                .map_err(D::Error::custom),
+        }
     }
 }
 
@@ -219,7 +304,7 @@ pub trait Argument<const AT: usize>: 'static {
 /// The type behind the `&` of argument number `AT` of a function.
 pub trait BorrowedArgument<const AT: usize>: 'static {
     /// The type behind the `&`, as the signature has it.
-    type Type: ?Sized + Lend<Owned: Send> + Sync;
+    type Type: ?Sized + Lend<Owned: Send + Sync> + Sync;
 }
 
 /// An argument: how it is held here, owned by the node that took the job, and brought back.
@@ -285,13 +370,13 @@ impl<F: Argument<AT>, const AT: usize> Kind for Value<F, AT> {
 impl<F: BorrowedArgument<AT>, const AT: usize> Kind for Ref<F, AT> {
     type Arg<'s> = &'s F::Type;
     type Sent<'a> = CarriedLoan<'a, F::Type>;
-    type Own = Carried<<F::Type as Lend>::Owned>;
+    type Own = Borrowed<<F::Type as Lend>::Owned>;
     type Back = ();
     fn sent<'a>(arg: &'a &F::Type) -> CarriedLoan<'a, F::Type> {
-        CarriedLoan(arg)
+        CarriedLoan::of(arg)
     }
     fn lend(own: &mut Option<Self::Own>) -> &F::Type {
-        F::Type::lend(&own.as_ref().expect(LENT).0)
+        F::Type::lend(own.as_ref().expect(LENT))
     }
     fn give_back(_: Option<Self::Own>) {}
     fn copy_back(_: &F::Type, (): ()) {}

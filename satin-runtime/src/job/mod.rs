@@ -6,6 +6,7 @@
 //! * [`function`]: spawnable functions as the runtime sees them, their vtables and their registry.
 //! * [`harvest`]: results of finished jobs that are kept, in case that those who wait for them are lost.
 //! * [`lattices`]: questions of the layers that carry values as bytes to the layer that knows their types.
+//! * [`loans`]: data that several jobs borrow, which travel by name.
 //! * [`needs`]: the shared values that a job mentions.
 //! * [`orphans`]: the orphan table as far as workers know it, and the rules by which a marked job looks itself up.
 //! * [`parcel`]: a job as it travels.
@@ -25,6 +26,7 @@ pub mod harvest;
 pub mod id;
 pub mod kinds;
 pub mod lattices;
+pub mod loans;
 pub mod needs;
 mod numbers;
 pub mod occupation;

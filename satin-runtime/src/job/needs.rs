@@ -2,12 +2,13 @@
 //! read.
 
 use std::{
+    any::{Any, TypeId},
     cell::{Cell, RefCell},
     fmt,
     sync::{Arc, OnceLock},
 };
 
-use super::{ValueName, ValueSize};
+use super::{ValueName, ValueSize, codec::CodecError};
 
 /// A shared value of this process.
 pub trait Value: Send + Sync {
@@ -19,7 +20,19 @@ pub trait Value: Send + Sync {
 
     /// The number of bytes that are in memory only because it is held.
     fn cost(&self) -> usize;
+
+    /// What its bytes stand for, as a value of that type: read by `read` if nobody has it.
+    ///
+    /// # Errors
+    /// That of `read`.
+    fn decoded(&self, id: TypeId, read: &mut Read<'_>) -> Result<Decoded, CodecError>;
 }
+
+/// What the bytes of a shared value stand for.
+pub type Decoded = Arc<dyn Any + Send + Sync>;
+
+/// Reads the bytes of a shared value.
+pub type Read<'r> = dyn FnMut(&[u8]) -> Result<Decoded, CodecError> + 'r;
 
 /// Holds a shared value: it stays in this process as long as this does.
 #[derive(Clone)]
@@ -61,6 +74,22 @@ impl HeldValue {
     #[must_use]
     pub fn cost(&self) -> usize {
         self.value.cost()
+    }
+
+    /// What its bytes stand for: read by `read` if nobody here has it.
+    ///
+    /// # Errors
+    /// That of `read`.
+    pub(crate) fn decoded<T: Any + Send + Sync>(
+        &self,
+        read: impl Fn(&[u8]) -> Result<T, CodecError>,
+    ) -> Result<Arc<T>, CodecError> {
+        let mut read = |bytes: &[u8]| -> Result<Decoded, CodecError> { Ok(Arc::new(read(bytes)?)) };
+        let decoded = self.value.decoded(TypeId::of::<T>(), &mut read)?;
+        let Ok(decoded) = decoded.downcast() else {
+            unreachable!("it was asked for by its type");
+        };
+        Ok(decoded)
     }
 }
 
@@ -146,19 +175,29 @@ pub(crate) fn pass_on(values: &[HeldValue]) {
     });
 }
 
-/// Finds a value of this process by its name.
-type Find = fn(ValueName) -> Option<HeldValue>;
+/// Where the values of this process are, as the layer that has them says.
+pub(crate) struct Keeper {
+    /// Finds a value by its name.
+    pub(crate) find: fn(ValueName) -> Option<HeldValue>,
+    /// Enters a value, which mentions these, as bytes: it stays as long as it is held.
+    pub(crate) enter: fn(Vec<u8>, &[HeldValue]) -> HeldValue,
+}
 
-static FIND: OnceLock<Find> = OnceLock::new();
+static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
-/// Sets how values are found by their names, once for this process: the store of values does.
-pub(crate) fn found_by(find: Find) {
-    FIND.get_or_init(|| find);
+/// Sets where the values of this process are, once: the store of values does.
+pub(crate) fn kept_by(keeper: Keeper) {
+    KEEPER.get_or_init(|| keeper);
 }
 
 /// Holds the value of that name, if it is in this process.
 pub(crate) fn find(name: ValueName) -> Option<HeldValue> {
-    FIND.get()?(name)
+    (KEEPER.get()?.find)(name)
+}
+
+/// Enters a value as bytes. `None` if nobody keeps values in this process.
+pub(crate) fn enter(bytes: Vec<u8>, mentions: &[HeldValue]) -> Option<HeldValue> {
+    Some((KEEPER.get()?.enter)(bytes, mentions))
 }
 
 /// Notes that the value which is being serialized mentions this value. False if it need not be kept for a receiver.
@@ -190,6 +229,10 @@ mod tests {
 
         fn cost(&self) -> usize {
             1
+        }
+
+        fn decoded(&self, _: TypeId, read: &mut Read<'_>) -> Result<Decoded, CodecError> {
+            read(&[self.0])
         }
     }
 

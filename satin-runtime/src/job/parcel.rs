@@ -26,8 +26,10 @@ pub struct Parcel {
     pub arguments: Payload,
     /// The fingerprint of the job: its function and arguments.
     pub fingerprint: Fingerprint,
-    /// Shared values that must be at hand before it starts.
+    /// Shared values that must be at hand before it starts, and data that it borrows.
     pub needs: Vec<ValueName>,
+    /// The last of these are data that it borrows, of so many bytes each.
+    pub lent: Vec<u64>,
     /// The term of its root job's master: counts the masters.
     pub term: u32,
     /// The fingerprint of its root job: with the first element of the id, that root job's [`RootName`].
@@ -41,6 +43,13 @@ impl Parcel {
     #[must_use]
     pub fn name(&self) -> JobName {
         JobName::new(self.id.clone(), self.fingerprint)
+    }
+
+    /// The data that it borrows by name.
+    #[must_use]
+    pub fn lent_names(&self) -> &[ValueName] {
+        let shared = self.needs.len().saturating_sub(self.lent.len());
+        &self.needs[shared..]
     }
 
     /// The run of a root job that it belongs to.

@@ -12,28 +12,38 @@ pub struct JobShape {
     pub function: u32,
     /// How deep it stands in the tree.
     pub depth: u16,
-    /// Bytes of its arguments, about.
+    /// Bytes of its arguments, about, and of the data that it borrows by name.
     pub bytes: u64,
+    /// Bytes of these data alone, which move only where they are not.
+    pub lent: u64,
 }
 
 impl JobShape {
     /// The shape of a job that travels.
     #[must_use]
     pub fn of(parcel: &Parcel) -> JobShape {
+        let lent = parcel.lent.iter().sum();
         JobShape {
             function: parcel.function,
             depth: u16::try_from(parcel.id.depth()).unwrap_or(u16::MAX),
-            bytes: parcel.arguments.len() as u64,
+            bytes: parcel.arguments.len() as u64 + lent,
+            lent,
         }
+    }
+
+    /// The bytes that move in any case.
+    #[must_use]
+    pub fn own_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.lent)
     }
 }
 
 /// What would move if a job left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobLoad {
-    /// What the job looks like; its arguments go in any case.
+    /// What the job looks like; its arguments go in any case, but for data that it borrows by name.
     pub shape: JobShape,
-    /// The shared values that it mentions, those inside of others too: a node that has them not fetches them.
+    /// The shared values that it mentions, and the data that it borrows by name, those inside of others too: a node that has them not fetches them.
     pub values: Vec<ValueSize>,
 }
 

@@ -231,7 +231,26 @@ impl Bridge {
     pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
         self.taken += 1;
+        self.keep_recent(&parcel);
         self.gate.after_offers(move |gate| gate.host(key, parcel));
+    }
+
+    /// Keeps what the job borrows as one of the data that were borrowed last: others will borrow them too. What goes instead is dropped
+    /// by code of the user.
+    fn keep_recent(&self, parcel: &Parcel) {
+        if parcel.lent.is_empty() {
+            return;
+        }
+        let root = RootKey {
+            pool: self.gate.number(),
+            name: parcel.root_run().name,
+        };
+        let lent = parcel.lent_names().to_vec();
+        self.gate.aside(move || {
+            for name in lent {
+                data::store().keep_recent(name, root);
+            }
+        });
     }
 
     pub(super) fn abort(&self, key: HostedId) {
@@ -298,6 +317,7 @@ impl Bridge {
 
     pub(super) fn hold(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
+        self.keep_recent(&parcel);
         self.gate.after_offers(move |gate| gate.hold(key, parcel));
     }
 

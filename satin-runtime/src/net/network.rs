@@ -213,6 +213,8 @@ impl Network {
         standing: Arc<Standing>,
         before: impl FnOnce(Handle),
     ) -> Result<Network, NetError> {
+        // From now on data that jobs borrow travel by their names.
+        data::store();
         let progress = Arc::new(NetworkProgress::new());
         let news = Arc::new(BridgeNews::default());
         let traffic = Arc::new(SocketTraffic::default());

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;
@@ -564,6 +564,7 @@ mod tests {
                 function,
                 fingerprint: Fingerprint::of("f", &arguments),
                 arguments: arguments.into(),
+                lent: needs.iter().skip(1).map(|_| u64::from(function)).collect(),
                 needs,
                 term: function % 3,
                 root: Fingerprint(u64::from(function)),

@@ -458,6 +458,7 @@ impl Worker {
                 function,
                 depth: depth_of(job.parent.get()).saturating_add(1),
                 bytes,
+                lent: sieve.lent,
             };
             let took = sieve.took;
             (self.pool().samples).note(JobSample { shape, took, back });

@@ -14,7 +14,7 @@ use crate::job::{RootName, ValueName, ValueSize};
 
 /// The number of values whose holders are remembered; those that were noted first are forgotten. Too small: nodes are thought to
 /// lack what they hold, and are given less work. Too large: memory, as much for each peer.
-const MOST_VALUES: usize = 256;
+const MOST_VALUES: usize = 1024;
 
 /// Names of values that a node holds.
 pub(crate) type HeldNames = Arc<BTreeSet<ValueName>>;

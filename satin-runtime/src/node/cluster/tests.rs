@@ -148,6 +148,7 @@ impl Outside {
             arguments: work.pack(0).into(),
             fingerprint: work.fingerprint(),
             needs: Vec::new(),
+            lent: Vec::new(),
             term: 0,
             root: work.fingerprint(),
             history: History { marked, crashes: 0 },

@@ -6,6 +6,7 @@
 mod flows;
 
 use std::{
+    any::TypeId,
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
@@ -24,7 +25,8 @@ use crate::job::{
     Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobLoad,
     JobName, JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun,
     Saved, ValueName, ValueSize,
-    needs::Value,
+    codec::CodecError,
+    needs::{Decoded, Read, Value},
     orphans::{may_claim, would_deadlock},
 };
 
@@ -1435,6 +1437,7 @@ impl ImaginaryWorkers {
                     function: program,
                     depth: id.depth() as u16,
                     bytes: job.work.pack(programs[program as usize].size).len() as u64,
+                    lent: 0,
                 };
                 let values = self.needs.clone();
                 let load = JobLoad { shape, values };
@@ -1507,6 +1510,7 @@ impl ImaginaryWorkers {
             arguments: work.pack(programs[program as usize].size).into(),
             fingerprint: self.fingerprint(work),
             needs: self.needed(),
+            lent: Vec::new(),
             term: run.term,
             root: run.name.fingerprint,
             history: back.history,
@@ -1740,6 +1744,10 @@ impl Value for ImaginaryValue {
 
     fn cost(&self) -> usize {
         0
+    }
+
+    fn decoded(&self, _: TypeId, read: &mut Read<'_>) -> Result<Decoded, CodecError> {
+        read(&[])
     }
 }
 

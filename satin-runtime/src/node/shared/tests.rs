@@ -99,6 +99,7 @@ fn job_that_needs(name: ValueName) -> Parcel {
         arguments: vec![0; 24].into(),
         fingerprint: Fingerprint(7),
         needs: vec![name],
+        lent: Vec::new(),
         term: 0,
         root: Fingerprint(0),
         history: History::default(),

@@ -56,6 +56,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const DENIED: Duration = Duration::from_secs(30);
 /// The number of values asked for in vain that are remembered; later ones are not.
 const DENIED_MOST: usize = 1024;
+/// The number of values of which it is remembered which nodes have them, before those are forgotten that are not here any more. Too small: a
+/// node looks often, and gives values itself that others could give. Too large: memory.
+const MOST_HINTS: usize = 4096;
 /// The number of nodes along which a chain of waiting ones is announced. Too small: a longer ring lasts until
 /// patience ends. Too large: word of a ring that is never broken goes round it.
 const CHAIN: u8 = 64;
@@ -467,6 +470,10 @@ impl Values {
                 return;
             };
             let near = site == cx.view.me().site;
+            if self.hints.len() >= MOST_HINTS {
+                // Data that tasks have borrowed go long before their root job is over.
+                self.hints.retain(|name, _| lattices.holds(*name));
+            }
             let hints = self.hints.entry(name).or_default();
             hints.roots.insert(root);
             let nodes = hints.sites.entry(site).or_default();

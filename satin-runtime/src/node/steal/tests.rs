@@ -397,6 +397,7 @@ fn parcel() -> Parcel {
         arguments: vec![1, 2, 3].into(),
         fingerprint: Fingerprint(7),
         needs: Vec::new(),
+        lent: Vec::new(),
         term: 0,
         root: Fingerprint(0),
         history: History::default(),
@@ -1357,6 +1358,7 @@ fn shape(bytes: u64) -> JobShape {
         function: 0,
         depth: 1,
         bytes,
+        lent: 0,
     }
 }
 

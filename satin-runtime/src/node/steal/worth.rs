@@ -345,10 +345,10 @@ impl Terms {
         let waits = since.map_or(0.0, |since| self.now.saturating_sub(since).as_secs_f64());
         let Some((took, back)) = costs.and_then(|costs| costs.of(shape)) else {
             // As much may come back.
-            let moved = 2.0 * shape.bytes as f64 + values;
+            let moved = 2.0 * shape.own_bytes() as f64 + values;
             return moved <= RISK || self.way(moved) <= SHARE_OF_SILENCE * waits;
         };
-        let moved = shape.bytes as f64 + back + values;
+        let moved = shape.own_bytes() as f64 + back + values;
         // Where the arguments tell how little there is to do, it stays.
         let is_free = moved <= FREE && shape.bytes < TELLING;
         is_free || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
@@ -362,7 +362,7 @@ impl Terms {
             round_trip: Duration::try_from_secs_f64(self.link.round_trip).unwrap_or(Duration::MAX),
             there: load
                 .shape
-                .bytes
+                .own_bytes()
                 .saturating_add(lacking(&load.values, &self.at_hand)),
         }
     }
@@ -419,7 +419,7 @@ pub(super) fn is_free(bytes: u64) -> bool {
 
 /// Did so much move that the way is worth measuring?
 pub(super) fn is_much(sample: &JobSample) -> bool {
-    (sample.shape.bytes + sample.back) as f64 > FREE
+    (sample.shape.own_bytes() + sample.back) as f64 > FREE
 }
 
 /// What a node has learnt of its program's jobs and of its links.
@@ -462,7 +462,7 @@ impl Worth {
             .and_then(|costs| costs.of(shape))
             .map_or(0.0, |(_, back)| back);
         let moved = shape
-            .bytes
+            .own_bytes()
             .saturating_add(values)
             .saturating_add(back as u64);
         self.moves_much |= !is_free(moved);
@@ -637,6 +637,7 @@ mod tests {
             function: 3,
             depth,
             bytes,
+            lent: 0,
         }
     }
 

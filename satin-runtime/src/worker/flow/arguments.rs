@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser::Error as _,
+};
 
 use super::{
     Flow, Handle,
@@ -16,7 +18,13 @@ use super::{
     waiters::{Link, Waiters},
 };
 use crate::{
-    job::kinds::{Argument, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value},
+    job::{
+        kinds::{
+            Argument, Borrowed, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
+            write_loan,
+        },
+        loans::{self, Loan, Loans},
+    },
     worker::thread::quietly,
 };
 
@@ -47,7 +55,33 @@ pub fn many<'g, T>(handles: impl IntoIterator<Item = Handle<'g, T>>) -> ReadMany
 
 /// A list of values that a task reads, each where it is: the argument of a function of any number of inputs.
 #[derive(Clone)]
-pub struct Many<T>(Vec<Arc<Version<T>>>);
+pub struct Many<T>(Vec<Element<T>>);
+
+/// A value of a list.
+enum Element<T> {
+    /// Of a flow of this process.
+    Version(Arc<Version<T>>),
+    /// It has come by its name.
+    Lent(Arc<T>),
+}
+
+impl<T> Clone for Element<T> {
+    fn clone(&self) -> Element<T> {
+        match self {
+            Element::Version(version) => Element::Version(Arc::clone(version)),
+            Element::Lent(value) => Element::Lent(Arc::clone(value)),
+        }
+    }
+}
+
+impl<T> Element<T> {
+    fn look(&self) -> &T {
+        match self {
+            Element::Version(version) => version.look().expect(THERE),
+            Element::Lent(value) => value,
+        }
+    }
+}
 
 impl<T> Many<T> {
     /// The number of values.
@@ -64,13 +98,14 @@ impl<T> Many<T> {
 
     /// The values, in the order of the handles.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
-        self.0.iter().map(|version| version.look().expect(THERE))
+        self.0.iter().map(Element::look)
     }
 }
 
 impl<T> FromIterator<T> for Many<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Many<T> {
-        Many(values.into_iter().map(Version::made).collect())
+        let versions = values.into_iter().map(Version::made);
+        Many(versions.map(Element::Version).collect())
     }
 }
 
@@ -80,15 +115,31 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Many<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Many<T> {
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Many<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.iter())
+        to.collect_seq(&self.0)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Element<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let name = match self {
+            Element::Version(version) => loans::name_of_data(&**version),
+            Element::Lent(_) => Ok(None),
+        };
+        let name = name.map_err(S::Error::custom)?;
+        write_loan(self.look(), name, to)
+    }
+}
+
+impl<'de, T: Serialize + DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Many<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Many<T>, D::Error> {
-        Vec::deserialize(from).map(Many::from_iter)
+        let values = Vec::<Borrowed<T>>::deserialize(from)?.into_iter();
+        let elements = values.map(|value| match value {
+            Borrowed::Own(value) => Element::Version(Version::made(value)),
+            Borrowed::Lent(value) => Element::Lent(value),
+        });
+        Ok(Many(elements.collect()))
     }
 }
 
@@ -166,6 +217,8 @@ pub type Maker = Option<u32>;
 pub trait LooksAt<T: ?Sized> {
     /// The value. It is there.
     fn look(&self) -> &T;
+    /// The same as a loan, if it is one.
+    fn loan(&self) -> Option<Loan>;
 }
 
 /// A part from which a `&mut T` can be lent.
@@ -217,9 +270,14 @@ impl<T: Send + Sync + 'static> Part for ReadPart<T> {
     }
 }
 
-impl<T: ?Sized + Lend> LooksAt<T> for ReadPart<T::Owned> {
+impl<T: ?Sized + Lend<Owned: Send + Sync>> LooksAt<T> for ReadPart<T::Owned> {
     fn look(&self) -> &T {
         T::lend(self.there())
+    }
+
+    fn loan(&self) -> Option<Loan> {
+        let version = self.version.as_ref().map(Arc::clone)?;
+        Some(Loan::new::<T>(self.look(), version))
     }
 }
 
@@ -251,15 +309,17 @@ impl<T: Send + Sync + 'static> ManyPart<T> {
             .collect();
         ManyPart {
             links: versions.iter().map(|_| Link::default()).collect(),
-            all: Many(versions),
+            all: Many(versions.into_iter().map(Element::Version).collect()),
         }
     }
 }
 
 impl<T: Send + Sync + 'static> Part for ManyPart<T> {
     fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
-        for (version, link) in self.all.0.iter().zip(&self.links) {
-            show(&version.waiters, link);
+        for (element, link) in self.all.0.iter().zip(&self.links) {
+            if let Element::Version(version) = element {
+                show(&version.waiters, link);
+            }
         }
     }
 
@@ -268,9 +328,14 @@ impl<T: Send + Sync + 'static> Part for ManyPart<T> {
     }
 }
 
+/// The list is written with the job, but its elements are loans.
 impl<T> LooksAt<Many<T>> for ManyPart<T> {
     fn look(&self) -> &Many<T> {
         &self.all
+    }
+
+    fn loan(&self) -> Option<Loan> {
+        None
     }
 }
 
@@ -437,6 +502,10 @@ impl<T: Send + 'static> Part for Given<T> {}
 pub trait Lends<K: Kind> {
     /// The argument, once.
     fn lend(&mut self) -> K::Arg<'_>;
+    /// The argument as a loan, if it is one, before it is lent.
+    fn loan(&self) -> Option<Loan> {
+        None
+    }
 }
 
 impl<F: Argument<AT>, const AT: usize> Lends<Value<F, AT>> for Given<F::Type> {
@@ -448,6 +517,10 @@ impl<F: Argument<AT>, const AT: usize> Lends<Value<F, AT>> for Given<F::Type> {
 impl<F: BorrowedArgument<AT>, P: LooksAt<F::Type>, const AT: usize> Lends<Ref<F, AT>> for P {
     fn lend(&mut self) -> &F::Type {
         self.look()
+    }
+
+    fn loan(&self) -> Option<Loan> {
+        LooksAt::loan(self)
     }
 }
 
@@ -475,6 +548,8 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn prepares_long(&self) -> bool;
     /// The arguments, once.
     fn lend(&mut self) -> K::Args<'_>;
+    /// The loans among the arguments, before they are lent.
+    fn loans(&self) -> Loans;
     /// The task reads nothing any more.
     fn release(&mut self);
     /// The task is over, run as `made` says by whom; those that have waited for it are shown.
@@ -491,6 +566,9 @@ impl Parts<()> for () {
         false
     }
     fn lend(&mut self) {}
+    fn loans(&self) -> Loans {
+        Loans::from([])
+    }
     fn release(&mut self) {}
     fn end(&mut self, _: Option<Maker>, _: &mut dyn FnMut(*const TaskHead)) {}
     fn maker_of_changed(&self) -> Option<u32> {
@@ -520,6 +598,10 @@ macro_rules! tuple_of_parts {
             fn lend(&mut self) -> <($($kind,)+) as Kinds>::Args<'_> {
                 let ($($name,)+) = self;
                 ($(Lends::<$kind>::lend($name),)+)
+            }
+            fn loans(&self) -> Loans {
+                let ($($name,)+) = self;
+                [$(Lends::<$kind>::loan($name)),+].into_iter().flatten().collect()
             }
             fn release(&mut self) {
                 let ($($name,)+) = self;

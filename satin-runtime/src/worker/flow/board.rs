@@ -10,7 +10,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
-        Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
     time::Duration,
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     job::{
         Back, Recall,
+        loans::Loans,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
@@ -127,6 +128,13 @@ struct SettledTask(*const Slot);
 // SAFETY: a settled task belongs to the thread that takes it.
 unsafe impl Send for SettledTask {}
 
+/// A task in a slot aside.
+struct AsideTask {
+    task: TaskRef,
+    /// The loans among its arguments.
+    loans: Loans,
+}
+
 /// Slots of tasks that stand on no worker's stack.
 #[derive(Default)]
 struct Aside {
@@ -134,7 +142,7 @@ struct Aside {
     /// The slots that have been used so far.
     used: usize,
     free: Vec<usize>,
-    tasks: HashMap<usize, TaskRef>,
+    tasks: HashMap<usize, AsideTask>,
     /// Those that a thread looks at which does not have them: they are not ended meanwhile.
     pinned: HashSet<usize>,
 }
@@ -310,19 +318,33 @@ impl Boards {
         filled.map(|()| slot)
     }
 
+    /// The loans among the arguments of a job, if it is a task aside.
+    pub(in crate::worker) fn loans_of(&self, job: &Slot) -> Option<Loans> {
+        let at = std::ptr::from_ref(job).addr();
+        match Worker::of(job).index {
+            NOBODY => self
+                .aside()
+                .tasks
+                .get(&at)
+                .map(|aside| Arc::clone(&aside.loans)),
+            _ => None,
+        }
+    }
+
     /// Tasks of that flow that are aside.
     fn aside_of(&self, core: &FlowCore) -> Vec<AwayTask> {
         let aside = self.aside();
         let tasks = aside.tasks.iter();
+        let tasks = tasks.map(|(slot, AsideTask { task, .. })| (*slot, *task));
         let own = tasks.filter(|(_, task)| std::ptr::eq(task.core(), core));
-        own.map(|(slot, task)| (*slot, task.index())).collect()
+        own.map(|(slot, task)| (slot, task.index())).collect()
     }
 
     /// The slot at that address, if a task of that flow is there, which is not ended until it is unpinned.
     fn pin(&self, core: &FlowCore, at: usize) -> Option<*const Slot> {
         let mut aside = self.aside();
-        let is_own = |task: &TaskRef| std::ptr::eq(task.core(), core);
-        aside.tasks.get(&at).filter(|task| is_own(task))?;
+        let is_own = |aside: &&AsideTask| std::ptr::eq(aside.task.core(), core);
+        aside.tasks.get(&at).filter(is_own)?;
         aside.pinned.insert(at);
         aside.slot(at)
     }
@@ -357,7 +379,8 @@ impl Aside {
         if at + size_of::<Slot>() > base.addr() + AREA {
             return Err(Box::new("too many tasks of flows are away"));
         }
-        self.tasks.insert(at, task);
+        let loans = task.loans();
+        self.tasks.insert(at, AsideTask { task, loans });
         Ok(base.with_addr(at).cast())
     }
 
@@ -369,8 +392,9 @@ impl Aside {
 
     /// The task in the slot, which is used further until it is [free](Aside::free).
     fn take(&mut self, slot: *const Slot) -> TaskRef {
-        let task = self.tasks.remove(&slot.addr());
-        task.expect("a slot aside holds a task until it has been settled")
+        let aside = self.tasks.remove(&slot.addr());
+        let aside = aside.expect("a slot aside holds a task until it has been settled");
+        aside.task
     }
 }
 

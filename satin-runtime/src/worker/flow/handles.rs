@@ -147,6 +147,15 @@ impl<'g> Flow<'g> {
         self.enter(Version::made(value))
     }
 
+    /// Brings a value into the flow that stays where it is, such as a [`Shared`](crate::data::Shared) or an `Arc`: tasks read it there, and one that
+    /// changes the handle's data works on a copy.
+    pub fn shared<S>(&self, value: &S) -> Handle<'g, S::Target>
+    where
+        S: Deref<Target: Sized + Send + Sync + 'static> + Clone + Send + Sync + 'static,
+    {
+        self.enter(Version::shared(Arc::new(value.clone())))
+    }
+
     /// Waits for what the tasks so far make of a handle's data, and lends it; the worker runs other tasks meanwhile. The handle can be used
     /// further: a task that changes the data while the loan lives works on a copy.
     ///

@@ -20,6 +20,7 @@ use crate::{
     job::{
         Back, History,
         function::{Args, Function, Sieve, VTable},
+        loans::Loans,
         record::{Aborted, Cx, Payload, STAYS, Slot, SlotState},
     },
     worker::{
@@ -52,6 +53,8 @@ struct Form {
     maker_of_changed: unsafe fn(*const TaskHead) -> Option<u32>,
     /// Does it run code of the user to load the task?
     loads_long: unsafe fn(*const TaskHead) -> bool,
+    /// The loans among the arguments.
+    loans: unsafe fn(*const TaskHead) -> Loans,
     end: End,
 }
 
@@ -102,6 +105,7 @@ where
                     load: load::<F, P>,
                     maker_of_changed: maker_of_changed::<F, P>,
                     loads_long: loads_long::<F, P>,
+                    loans: loans::<F, P>,
                     end: end::<F, P>,
                 }
             },
@@ -159,6 +163,13 @@ unsafe fn maker_of_changed<F: Function, P: Parts<F::Kinds>>(task: *const TaskHea
 unsafe fn loads_long<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> bool {
     // SAFETY: the caller's promise.
     unsafe { &*task.cast::<Task<F, P>>() }.parts.prepares_long()
+}
+
+/// # Safety
+/// As for [`maker_of_changed`].
+unsafe fn loans<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Loans {
+    // SAFETY: the caller's promise.
+    unsafe { &*task.cast::<Task<F, P>>() }.parts.loans()
 }
 
 /// # Safety
@@ -258,6 +269,12 @@ impl TaskRef {
         unsafe { (self.head().form.loads_long)(self.0) }
     }
 
+    /// The loans among the arguments.
+    pub(super) fn loans(self) -> Loans {
+        // SAFETY: the caller has the task, which has not been loaded.
+        unsafe { (self.head().form.loans)(self.0) }
+    }
+
     /// Puts the task in a slot. The payload, if that has panicked: then it cannot run.
     pub(super) fn load(self, slot: &Slot) -> Result<(), Payload> {
         let TaskHead { index, form, .. } = self.head();
@@ -278,6 +295,14 @@ impl TaskRef {
         let TaskHead { index, form, .. } = *self.head();
         let parent = &raw const core.frame;
         let slot = Slot::vacant(form.function);
+        let sieve = match form.is_local {
+            true => Sieve::closed(),
+            false => worker.sieve_of_taken(parent),
+        };
+        let mut sieve = match sieve.is_closed() {
+            true => sieve,
+            false => sieve.with_loans(self.loans()),
+        };
         if let Err(payload) = self.load(&slot) {
             core.panicked(worker.pool(), payload);
             return self.end(worker.pool(), Some(worker), None);
@@ -288,10 +313,6 @@ impl TaskRef {
             index,
             marked: false,
             part: None,
-        };
-        let mut sieve = match form.is_local {
-            true => Sieve::closed(),
-            false => worker.sieve_of_taken(parent),
         };
         // SAFETY: the slot has just been loaded, and is ours; `head` is above everything of ours that waits.
         let state = worker.on_bottom(bottom, None, || unsafe {

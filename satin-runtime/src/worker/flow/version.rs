@@ -2,6 +2,7 @@
 
 use std::{
     cell::UnsafeCell,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -9,13 +10,39 @@ use std::{
 };
 
 use super::{task::TaskHead, waiters::Waiters};
+use crate::job::{
+    codec::{self, CodecError, Effort},
+    kinds::{CarriedRef, Travels},
+    loans::{Lendable, LentName},
+};
 
 /// What one task makes of a piece of data: empty until then, and not changed any more afterwards.
 pub struct Version<T> {
     pub(super) waiters: Waiters<TaskHead>,
-    value: UnsafeCell<Option<T>>,
+    value: UnsafeCell<Option<Value<T>>>,
     /// The worker that has made it: its data are in that worker's cache, as far as they are in one.
     maker: AtomicU32,
+    /// Its name, if it is to travel.
+    name: LentName,
+}
+
+/// Where a version's data are.
+enum Value<T> {
+    /// In the version, whose one holder may change them.
+    Own(T),
+    /// Elsewhere, and others may look at them.
+    Shared(Arc<dyn Deref<Target = T> + Send + Sync>),
+}
+
+impl<T> Deref for Value<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Value::Own(value) => value,
+            Value::Shared(value) => value,
+        }
+    }
 }
 
 /// In place of a worker: none.
@@ -34,15 +61,26 @@ impl<T> Version<T> {
             waiters: Waiters::new(),
             value: UnsafeCell::new(None),
             maker: AtomicU32::new(NOBODY),
+            name: LentName::default(),
         })
     }
 
     /// A version that is there.
     pub(super) fn made(value: T) -> Arc<Version<T>> {
+        Version::of(Value::Own(value))
+    }
+
+    /// A version whose data are elsewhere.
+    pub(super) fn shared(value: Arc<dyn Deref<Target = T> + Send + Sync>) -> Arc<Version<T>> {
+        Version::of(Value::Shared(value))
+    }
+
+    fn of(value: Value<T>) -> Arc<Version<T>> {
         Arc::new(Version {
             waiters: Waiters::none(),
             value: UnsafeCell::new(Some(value)),
             maker: AtomicU32::new(NOBODY),
+            name: LentName::default(),
         })
     }
 
@@ -53,7 +91,7 @@ impl<T> Version<T> {
     pub(super) unsafe fn put(&self, value: T, maker: Option<u32>) {
         self.maker.store(maker.unwrap_or(NOBODY), Ordering::Relaxed);
         // SAFETY: nobody looks at the value before the stack is closed.
-        unsafe { *self.value.get() = Some(value) }
+        unsafe { *self.value.get() = Some(Value::Own(value)) }
     }
 
     /// The worker that has made the value, if it was one.
@@ -68,7 +106,7 @@ impl<T> Version<T> {
             return None;
         }
         // SAFETY: the stack is closed, so nobody writes any more.
-        unsafe { (*self.value.get()).as_ref() }
+        unsafe { (*self.value.get()).as_deref() }
     }
 
     /// Takes the value out of a version that nobody else holds, or else a copy of it.
@@ -77,8 +115,31 @@ impl<T> Version<T> {
         T: Clone,
     {
         match Arc::try_unwrap(this) {
-            Ok(version) => version.value.into_inner(),
+            Ok(version) => Some(match version.value.into_inner()? {
+                Value::Own(value) => value,
+                Value::Shared(value) => T::clone(&value),
+            }),
             Err(shared) => shared.look().cloned(),
         }
+    }
+}
+
+/// The parts that are looked at to find out how large a version is.
+const PARTS: u32 = 2000;
+
+impl<T: Travels + Send + Sync> Lendable for Version<T> {
+    fn write(&self, effort: Effort) -> Result<Vec<u8>, CodecError> {
+        let Some(value) = self.look() else {
+            unreachable!("a task that is written has its inputs");
+        };
+        codec::write("serializing the data of a flow", &CarriedRef(value), effort)
+    }
+
+    fn measure(&self) -> Option<u64> {
+        codec::measure(&CarriedRef(self.look()?), PARTS)
+    }
+
+    fn named(&self) -> &LentName {
+        &self.name
     }
 }

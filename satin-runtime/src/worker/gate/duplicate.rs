@@ -18,6 +18,7 @@ use super::{
     },
     hosted::{message, named},
     ledger::{AbsentPlace, FrameRef, SlotRef, lock},
+    pack::export,
 };
 use crate::job::{
     Answer, DepartureId, History, JobCost, JobShape, JobTrip, Recall,
@@ -182,8 +183,7 @@ impl Pool {
         // written.
         let job = unsafe { &*slot };
         let (function, index) = (job.function.get(), job.index());
-        // SAFETY: as above.
-        let packed = unsafe { (function.export)(job, Effort::ANY) };
+        let packed = export(job, Effort::ANY).map(|(packed, _)| packed);
         let mut absent = lock(&self.ledger.absent);
         if let Some(away) = absent.away.get_mut(&departure) {
             away.duplicate = Duplicate::None;

@@ -14,9 +14,10 @@ use super::super::{
 };
 use super::ledger::{FrameRef, lock};
 use crate::job::{
-    Answer, Gathered, HostedId, JobId, Parcel, Saved, Taken,
+    Answer, Gathered, HeldValue, HostedId, JobId, Parcel, Saved, Taken,
     codec::{self},
     function::{self, RemoteFailure},
+    needs,
     record::{Cx, Slot, flag},
 };
 
@@ -28,6 +29,24 @@ pub(super) struct HostedJobs {
     pub(super) queue: VecDeque<HostedId>,
     /// Keys of the jobs that are for other nodes; a job may be gone meanwhile.
     pub(super) held: VecDeque<HostedId>,
+    /// The data that jobs borrow by name, of those that do.
+    borrowed: HashMap<HostedId, Vec<HeldValue>>,
+}
+
+impl HostedJobs {
+    /// Holds the data that the job borrows, until it is gone.
+    pub(super) fn borrow(&mut self, key: HostedId, parcel: &Parcel) {
+        if !parcel.lent.is_empty() {
+            let data = parcel.lent_names().iter();
+            let data = data.filter_map(|name| needs::find(*name)).collect();
+            self.borrowed.insert(key, data);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: HostedId) -> Option<HostedJob> {
+        self.borrowed.remove(&key);
+        self.jobs.remove(&key)
+    }
 }
 
 pub(super) enum HostedJob {
@@ -196,7 +215,7 @@ impl Pool {
                 {
                     break;
                 }
-                let Some(HostedJob::Waiting(parcel)) = hosted.jobs.remove(&key) else {
+                let Some(HostedJob::Waiting(parcel)) = hosted.remove(key) else {
                     unreachable!("it waited a line ago");
                 };
                 self.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -210,7 +229,7 @@ impl Pool {
 
     /// The job's frame is about to die.
     pub(super) fn forget_hosted(&self, key: HostedId) {
-        lock(&self.ledger.hosted).jobs.remove(&key);
+        lock(&self.ledger.hosted).remove(key);
     }
 
     /// The pool has ended: refuses the hosted jobs that are held, and those that wait to be started.

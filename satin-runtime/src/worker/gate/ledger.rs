@@ -301,7 +301,7 @@ impl Pool {
         let mut hosted = lock(&self.ledger.hosted);
         while let Some(key) = hosted.held.pop_front() {
             if let Some(HostedJob::Held(_)) = hosted.jobs.get(&key)
-                && let Some(HostedJob::Held(parcel)) = hosted.jobs.remove(&key)
+                && let Some(HostedJob::Held(parcel)) = hosted.remove(key)
             {
                 self.ledger.held.fetch_sub(1, Ordering::Relaxed);
                 return Some(Taken::Hosted(key, parcel));

@@ -520,6 +520,7 @@ impl Gate {
             back,
             parcel: None,
             values: Vec::new(),
+            lent: 0,
             is_measured: false,
             shape: None,
             trip: JobTrip::default(),
@@ -662,6 +663,7 @@ impl Gate {
     pub fn host(&self, key: HostedId, parcel: Parcel) {
         let ledger = &self.pool.ledger;
         let mut hosted = lock(&ledger.hosted);
+        hosted.borrow(key, &parcel);
         hosted.jobs.insert(key, HostedJob::Waiting(parcel));
         hosted.queue.push_back(key);
         ledger.waiting.fetch_add(1, Ordering::Relaxed);
@@ -676,6 +678,7 @@ impl Gate {
     pub fn hold(&self, key: HostedId, parcel: Parcel) {
         let ledger = &self.pool.ledger;
         let mut hosted = lock(&ledger.hosted);
+        hosted.borrow(key, &parcel);
         hosted.jobs.insert(key, HostedJob::Held(parcel));
         hosted.held.push_back(key);
         ledger.held.fetch_add(1, Ordering::Relaxed);
@@ -734,12 +737,12 @@ impl Gate {
             }
             Some(HostedJob::Starting { flags }) => *flags |= how,
             Some(HostedJob::Waiting(_)) => {
-                hosted.jobs.remove(&key);
+                hosted.remove(key);
                 self.pool.ledger.waiting.fetch_sub(1, Ordering::Relaxed);
                 return true;
             }
             Some(HostedJob::Held(_)) => {
-                hosted.jobs.remove(&key);
+                hosted.remove(key);
                 self.pool.ledger.held.fetch_sub(1, Ordering::Relaxed);
                 drop(hosted);
                 self.pool.tell_held();

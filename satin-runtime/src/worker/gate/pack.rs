@@ -2,12 +2,17 @@
 
 use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
-use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
+use super::{
+    super::{frames::JobPlace, thread::Worker},
+    Judge,
+    ledger::SlotRef,
+};
 use crate::job::{
     Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, JobTrip, Parcel,
     Taken, ValueSize,
     codec::{CodecError, Effort},
-    function::{self, Args, Function},
+    function::{self, Args, Function, Packed},
+    loans::{self, Loans},
     needs,
     record::{STAYS, Slot},
 };
@@ -31,8 +36,10 @@ pub(super) struct Leaver {
     pub(super) back: Back,
     /// The job as bytes, once the arguments are written.
     pub(super) parcel: Option<Parcel>,
-    /// The shared values that it mentions, once it has been measured or written.
+    /// The shared values that it mentions, and the data that it borrows by name, once it has been measured or written.
     pub(super) values: Vec<ValueSize>,
+    /// Bytes of the data that it borrows by name.
+    pub(super) lent: u64,
     /// The judge has let it go by its size.
     pub(super) is_measured: bool,
     /// What it looked like to the judge.
@@ -85,9 +92,16 @@ impl Leaver {
         let job = self.job();
         // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
         let measure = || unsafe { (job.function.get().measure)(job) };
-        let (bytes, values) = needs::look(measure);
+        let loans = loans_of(job);
+        let ((bytes, values), lent) = loans::with(loans.as_ref(), || needs::look(measure));
         self.values = values.iter().map(HeldValue::name_and_size).collect();
+        self.note_lent(&lent);
         bytes
+    }
+
+    fn note_lent(&mut self, lent: &[ValueSize]) {
+        self.values.extend(lent);
+        self.lent = lent.iter().map(|value| value.bytes).sum();
     }
 
     /// The same of a job whose arguments have been written.
@@ -95,10 +109,11 @@ impl Leaver {
         self.judged(judge, self.length())
     }
 
-    /// The bytes of the arguments, once they are written.
+    /// The bytes of the arguments, once they are written, and of what they borrow by name.
     fn length(&self) -> Option<u64> {
-        let parcel = self.parcel.as_ref()?;
-        Some(parcel.arguments.len() as u64)
+        self.parcel
+            .as_ref()
+            .map(|parcel| JobShape::of(parcel).bytes)
     }
 
     fn judged(&mut self, judge: &dyn Judge, bytes: Option<u64>) -> Result<(), JobLoad> {
@@ -114,6 +129,7 @@ impl Leaver {
             function,
             depth: length_of(&self.place.id),
             bytes,
+            lent: self.lent,
         };
         let values = self.values.clone();
         let load = JobLoad { shape, values };
@@ -127,6 +143,7 @@ impl Leaver {
     pub(super) fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
         let (place, history) = (self.place.clone(), self.back.history);
         let (parcel, values) = pack_with_sizes(self.job(), place, history, effort)?;
+        self.lent = parcel.lent.iter().sum();
         self.parcel = Some(parcel);
         self.values = values;
         Ok(())
@@ -157,10 +174,13 @@ fn pack_with_sizes(
 ) -> Result<(Parcel, Vec<ValueSize>), CodecError> {
     let vtable = job.function.get();
     let function = function::number_of(vtable).ok_or(CodecError::Unregistered)?;
-    // SAFETY: the caller has taken the job and not run it, so its arguments are there and no other thread takes them.
-    let packed = unsafe { (vtable.export)(job, effort) }?;
+    let (packed, lent) = export(job, effort)?;
     let JobPlace { id, run } = place;
     let own = Fingerprint::of(vtable.info.name, &packed.bytes);
+    // What it borrows comes last.
+    let mut values = packed.needs;
+    values.retain(|value| lent.iter().all(|lent| lent.name != value.name));
+    values.extend(&lent);
     let parcel = Parcel {
         fingerprint: match id.is_root_job() {
             true => own,
@@ -169,12 +189,27 @@ fn pack_with_sizes(
         id,
         function,
         arguments: packed.bytes.into(),
-        needs: packed.needs.iter().map(|value| value.name).collect(),
+        needs: values.iter().map(|value| value.name).collect(),
+        lent: lent.iter().map(|value| value.bytes).collect(),
         term: run.term,
         root: run.name.fingerprint,
         history,
     };
-    Ok((parcel, packed.needs))
+    Ok((parcel, values))
+}
+
+/// The arguments of a job as bytes, and the data that they borrow by name. The caller has taken it; its arguments stay.
+pub(super) fn export(job: &Slot, effort: Effort) -> Result<(Packed, Vec<ValueSize>), CodecError> {
+    let loans = loans_of(job);
+    // SAFETY: the caller has taken the job and not run it, so its arguments are there and no other thread takes them.
+    let export = || unsafe { (job.function.get().export)(job, effort) };
+    let (packed, lent) = loans::with(loans.as_ref(), export);
+    Ok((packed?, lent))
+}
+
+/// The loans among the arguments of a job: only tasks of flows have any.
+fn loans_of(job: &Slot) -> Option<Loans> {
+    Worker::of(job).pool().boards.loans_of(job)
 }
 
 /// The answer of a job that was away.

@@ -1,0 +1,227 @@
+//! Data that tasks of flows read: large ones stand in a task that leaves by their name, and so travel to a node once.
+#![cfg(not(feature = "serial"))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::{
+    Habits, Watchdog, beside,
+    outside::{answer, await_flag, during, flags, own, pool, raise, take},
+};
+use satin::{
+    Many, Shared, data, flow,
+    job::{Back, DepartureId, Parcel, ValueName},
+    many, r, rw, spawnable, task,
+    worker::Gate,
+};
+
+/// Numbers that are too many to stand in each task that reads them.
+fn long(from: u64) -> Vec<u64> {
+    (from..from + 10_000).collect()
+}
+
+/// Numbers that are few enough.
+fn short() -> Vec<u64> {
+    (0..1_000).collect()
+}
+
+fn name_of(numbers: &[u64]) -> ValueName {
+    Shared::name(&Shared::new(numbers.to_vec()))
+}
+
+#[spawnable]
+fn sum_of(numbers: &[u64], more: u64) -> u64 {
+    numbers.iter().sum::<u64>() + more
+}
+
+#[spawnable]
+fn sum_of_all(lists: &Many<Vec<u64>>) -> u64 {
+    lists.iter().flatten().sum()
+}
+
+#[spawnable]
+fn sum_of_tree(tree: &Tree) -> u64 {
+    tree.leaves.iter().sum()
+}
+
+#[spawnable]
+fn increase(numbers: &mut [u64], by: &[u64]) {
+    numbers
+        .iter_mut()
+        .zip(by)
+        .for_each(|(number, by)| *number += by);
+}
+
+/// Data of which a part is a shared value.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct Tree {
+    name: String,
+    leaves: Shared<Vec<u64>>,
+}
+
+/// Takes so many tasks, one at a time.
+fn taken(gate: &Gate, count: usize) -> Vec<(DepartureId, Parcel)> {
+    (0..count).map(|_| own(take(gate, 1)).remove(0)).collect()
+}
+
+fn put_back(gate: &Gate, jobs: &[(DepartureId, Parcel)]) {
+    for (departure, _) in jobs {
+        assert!(gate.put_back(*departure, Back::default()));
+    }
+}
+
+#[test]
+fn large_data_stand_in_a_task_by_their_name_and_small_ones_as_they_are() {
+    let _watchdog =
+        Watchdog::new("large_data_stand_in_a_task_by_their_name_and_small_ones_as_they_are");
+    data::store();
+    let pool = pool(1);
+    let [begun, until] = flags();
+    let program = || {
+        flow!(|g| {
+            let (large, small) = (g.data(long(1_000_000)), g.data(short()));
+            let sums = [
+                task!(g, sum_of(r(large), 0)),
+                task!(g, sum_of(r(large), 1)),
+                task!(g, sum_of(r(small), 2)),
+            ];
+            raise(begun);
+            await_flag(until);
+            g.take_all(sums)
+        })
+    };
+    let sums = during(&pool, program, |gate| {
+        await_flag(begun);
+        let jobs = taken(gate, 3); // the last first
+        let parcels: Vec<&Parcel> = jobs.iter().map(|(_, parcel)| parcel).collect();
+        assert!(parcels[0].lent.is_empty() && parcels[0].arguments.len() > 1_000);
+        for parcel in &parcels[1..] {
+            assert!(parcel.arguments.len() < 100, "the data stay");
+            assert_eq!(parcel.lent_names(), [name_of(&long(1_000_000))]);
+            assert!(parcel.lent[0] > 80_000);
+            assert_eq!(data::store().size_of(parcel.needs[0]), Some(parcel.lent[0]));
+        }
+        assert_ne!(parcels[1].fingerprint, parcels[2].fingerprint);
+        assert!(gate.deliver(jobs[1].0, answer(7)));
+        put_back(gate, &[jobs[0].clone(), jobs[2].clone()]);
+        raise(until);
+    });
+    assert_eq!(sums, [10_049_995_000, 7, 499_502]);
+    assert!(
+        !data::store().contains(name_of(&long(1_000_000))),
+        "the flow is over, and its data are gone"
+    );
+}
+
+/// The fingerprint of a task says what it reads, whether that has a name yet or not: else its result would not be found again.
+#[test]
+fn a_task_has_one_fingerprint_wherever_it_runs() {
+    let _watchdog = Watchdog::new("a_task_has_one_fingerprint_wherever_it_runs");
+    data::store();
+    let pool = pool(1);
+    let prints = |numbers: fn() -> Vec<u64>| {
+        let [begun, until] = flags();
+        let mut prints = Vec::new();
+        let program = || {
+            flow!(|g| {
+                let numbers = g.data(numbers());
+                let sums = [
+                    task!(g, sum_of(r(numbers), 5)),
+                    task!(g, sum_of(r(numbers), 5)),
+                ];
+                raise(begun);
+                await_flag(until);
+                g.take_all(sums)
+            })
+        };
+        let sums = during(&pool, program, |gate| {
+            await_flag(begun);
+            let jobs = taken(gate, 2);
+            prints.extend(jobs.iter().map(|(_, parcel)| parcel.fingerprint));
+            put_back(gate, &jobs);
+            raise(until);
+        });
+        assert_eq!(sums[0], sums[1]);
+        prints
+    };
+    for numbers in [|| long(3_000_000), short] {
+        let (first, again) = (prints(numbers), prints(numbers));
+        assert_eq!(first[0], first[1]);
+        assert_eq!(first, again);
+    }
+    assert_ne!(prints(|| long(3_000_000))[0], prints(|| long(4_000_000))[0]);
+}
+
+/// What is changed while others read it elsewhere is a copy: the name stands for what they were to read.
+#[test]
+fn who_changes_data_that_are_read_elsewhere_works_on_a_copy() {
+    let _watchdog = Watchdog::new("who_changes_data_that_are_read_elsewhere_works_on_a_copy");
+    data::store();
+    let pool = pool(1);
+    let [begun, until, changed] = flags();
+    let program = || {
+        flow!(|g| {
+            let (numbers, by) = (g.data(long(2_000_000)), g.data(vec![1]));
+            let sum = task!(g, sum_of(r(numbers), 0));
+            raise(begun);
+            await_flag(until);
+            task!(g, increase(rw(numbers), r(by)));
+            let first = g.get(numbers)[0];
+            raise(changed);
+            (first, g.take(sum))
+        })
+    };
+    let (first, sum) = during(&pool, program, |gate| {
+        await_flag(begun);
+        let (departure, parcel) = taken(gate, 1).remove(0);
+        raise(until);
+        await_flag(changed);
+        // Whoever has the task may fetch what it reads at any time.
+        let name = parcel.lent_names()[0];
+        let (bytes, _) = data::store().read(name, 0, u64::MAX).expect("it is here");
+        let numbers = satin::job::codec::read::<Vec<u64>>("reading", &bytes);
+        assert_eq!(numbers, Ok(long(2_000_000)));
+        assert!(gate.deliver(departure, answer(3)));
+    });
+    assert_eq!((first, sum), (2_000_001, 3));
+}
+
+#[test]
+fn tasks_elsewhere_read_what_they_borrow_by_name() {
+    let _watchdog = Watchdog::new("tasks_elsewhere_read_what_they_borrow_by_name");
+    data::store();
+    let (a, b) = (pool(1), pool(1));
+    let program = || {
+        flow!(|g| {
+            let tree = g.data(Tree {
+                name: "x".repeat(20_000),
+                leaves: Shared::new(long(7)),
+            });
+            let lists: Vec<_> = (0..3).map(|from| g.data(long(from))).collect();
+            let few = g.data(vec![1]);
+            let mut sums = Vec::new();
+            for more in 0..40 {
+                let list = lists[more % 3];
+                task!(g, increase(rw(list), r(few)));
+                sums.push(task!(g, sum_of(r(list), more as u64)));
+                sums.push(task!(g, sum_of_all(many(lists.clone()))));
+                sums.push(task!(g, sum_of_tree(r(tree))));
+            }
+            g.take_all(sums)
+        })
+    };
+    let alone = a.run(program);
+    let mut named = 0;
+    for seed in 0..5 {
+        let habits = Habits {
+            seed,
+            put_back: 10,
+            lose: 10,
+            ..Habits::default()
+        };
+        let (sums, report) = beside(&a, &b, habits, |_| program());
+        assert_eq!(sums, alone);
+        named += report.taken.iter().filter(|job| job.borrows).count();
+    }
+    assert!(named > 0, "no task that left borrowed anything by name");
+}
