@@ -68,6 +68,8 @@ pub enum Class {
     Cancels,
     /// Flows: jobs whose children wait for each other's results.
     Flows,
+    /// Nodes drop the shared value that they have fetched, as they do with data that tasks have borrowed.
+    Forgets,
 }
 
 /// Is a class among those that are tried by default?
@@ -113,7 +115,7 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 29] = [
+pub const CLASSES: [About; 30] = [
     tried(
         Class::Flows,
         "flows",
@@ -220,6 +222,11 @@ pub const CLASSES: [About; 29] = [
         "lines",
         "nodes reach only their neighbours in a line for a while",
     ),
+    tried(
+        Class::Forgets,
+        "forgets",
+        "nodes drop the shared value that they have fetched",
+    ),
 ];
 
 impl Class {
@@ -279,6 +286,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Flows as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Forgets as usize + 1);
     }
 }

@@ -133,13 +133,19 @@ pub enum Fault {
     DrainAny(u64, Duration),
     /// Each node reaches only its neighbours in a line, for this time: some pairs have no third that reaches both.
     Line(u64, Duration),
+    /// A node drops the shared value that it has fetched.
+    #[strum_discriminants(strum(serialize = "forgotten value"))]
+    Forget(u64),
 }
 
 impl Fault {
     /// True if a node may be lost, or taken for lost, by that fault.
     #[must_use]
     pub fn harms(&self) -> bool {
-        !matches!(self, Fault::Join(_) | Fault::OtherRoot(_) | Fault::Cancel)
+        !matches!(
+            self,
+            Fault::Join(_) | Fault::OtherRoot(_) | Fault::Cancel | Fault::Forget(_)
+        )
     }
 
     /// The kind of the fault.
@@ -165,7 +171,8 @@ impl fmt::Display for Fault {
             | Fault::OtherRoot(_)
             | Fault::Cancel
             | Fault::CrashAny(_)
-            | Fault::LastingCut(_) => write!(f, "{name}"),
+            | Fault::LastingCut(_)
+            | Fault::Forget(_) => write!(f, "{name}"),
             Fault::PairCut(_, time)
             | Fault::WayCut(_, time)
             | Fault::Line(_, time)
@@ -234,6 +241,7 @@ impl Adds {
             Class::Ways => adds(3, 20, Fault::WayCut),
             Class::Lines => adds(1, 30, |pick, time| Fault::Line(pick, 2 * time)),
             Class::Lasting => adds(1, 15, |pick, _| Fault::LastingCut(pick)),
+            Class::Forgets => adds(4, 40, |pick, _| Fault::Forget(pick)),
             _ => return None,
         })
     }
@@ -521,6 +529,7 @@ impl Mischief {
             Fault::Leave(pick) => self.leave(cluster, pick),
             Fault::OtherRoot(pick) => self.call_other(cluster, pick),
             Fault::Cancel => self.cancel(cluster),
+            Fault::Forget(pick) => Mischief::forget(cluster, pick),
             Fault::Network { loss, jitter } => Some(Mischief::spoil_network(cluster, loss, jitter)),
         }?;
         self.done[fault.kind() as usize] += 1;
@@ -697,6 +706,16 @@ impl Mischief {
         let node = self.who(cluster, Who::Master)?;
         let is_done = !cluster.is_frozen(node) && cluster.cancel_root(node);
         is_done.then(|| format!("main of node {node} cancels its root job, and calls it again"))
+    }
+
+    fn forget(cluster: &mut Cluster, pick: u64) -> Option<String> {
+        let alive = (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
+        let few: Vec<u32> = alive
+            .filter(|node| cluster.has_fetched_shared(*node))
+            .collect();
+        let node = Mischief::one_of(few.into_iter(), pick)?;
+        cluster.forget_shared(node);
+        Some(format!("node {node} drops the shared value"))
     }
 
     // ---- to the network

@@ -20,8 +20,7 @@ use super::{
     Answer, Fingerprint, HeldValue, ValueSize,
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
-    loans::{self, Loans},
-    needs,
+    loans, needs,
     numbers::plain,
     payload,
     record::{Aborted, Cx, Judge, Payload, Slot, SlotState},
@@ -243,8 +242,6 @@ pub(crate) struct Sieve<'w> {
     grain: Duration,
     /// Results that mention shared values are kept too.
     values: bool,
-    /// The loans among the arguments.
-    loans: Option<Loans>,
     /// Bytes of the arguments that are borrowed by name.
     pub(crate) lent: u64,
     /// What the results stand for that the worker has kept.
@@ -331,7 +328,6 @@ impl<'w> Sieve<'w> {
             most_hashed: most_kept(before),
             grain,
             values: false,
-            loans: None,
             lent: 0,
             took: Duration::ZERO,
             cost: Duration::ZERO,
@@ -345,15 +341,24 @@ impl<'w> Sieve<'w> {
         Sieve { values, ..self }
     }
 
-    /// For a job that has these loans among its arguments.
-    pub(crate) fn with_loans(self, loans: Loans) -> Self {
-        let loans = Some(loans);
-        Sieve { loans, ..self }
-    }
-
     /// Keeps nothing.
     pub(crate) fn closed() -> Self {
         Sieve::new(Duration::MAX, Duration::ZERO, None)
+    }
+
+    /// Looks at a call before it runs: afterwards its arguments have been moved or changed. `effort` says with how much effort so many bytes may
+    /// be written.
+    pub(crate) fn see<F: Function>(
+        &mut self,
+        sent: &<F::Kinds as Kinds>::Sent<'_>,
+        effort: fn(usize) -> Effort,
+    ) -> Option<CallSeen> {
+        if self.is_closed() {
+            return None;
+        }
+        let (seen, lent) = loans::gather(|| CallSeen::of::<F>(sent, self.most_hashed, effort));
+        self.lent = lent.iter().map(|value| value.bytes).sum();
+        Some(seen)
     }
 
     /// True if nothing is kept.
@@ -433,15 +438,27 @@ pub(crate) fn most_kept(took: Duration) -> usize {
 unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotState {
     // SAFETY: the caller has taken this job of `F`, so its arguments are there and its own.
     let args = unsafe { slot.take::<Args<'_, F>>() };
+    let seen = match sieve.is_closed() {
+        true => None,
+        false => sieve.see::<F>(&F::Kinds::sent(&args), Effort::up_to),
+    };
+    // SAFETY: the arguments have been taken, so the data is empty.
+    unsafe { run_with::<F>(slot, cx, sieve, seen, args) }
+}
+
+/// Runs the job in the slot with these arguments, and leaves result or payload there. Unless the sieve is closed, the call has been seen.
+///
+/// # Safety
+/// The caller has taken the job, and its data is empty.
+pub(crate) unsafe fn run_with<F: Function>(
+    slot: &Slot,
+    cx: Cx,
+    sieve: &mut Sieve<'_>,
+    seen: Option<CallSeen>,
+    args: Args<'_, F>,
+) -> SlotState {
     let index = slot.index();
-    let outcome = if sieve.is_closed() {
-        catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args)))
-    } else {
-        // Before the job runs: afterwards its arguments have been moved or changed.
-        let (seen, lent) = loans::with(sieve.loans.as_ref(), || {
-            CallSeen::of::<F>(&args, sieve.most_hashed, sieve.loans.is_some())
-        });
-        sieve.lent = lent.iter().map(|value| value.bytes).sum();
+    let outcome = if let Some(seen) = seen {
         let mut held = F::Kinds::held(args);
         let began = Instant::now();
         let call = || F::call(cx, index, F::Kinds::relend(&mut held));
@@ -462,10 +479,12 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
             sieve.cost += ended.elapsed();
         }
         outcome
+    } else {
+        catch_unwind(AssertUnwindSafe(|| F::call(cx, index, args)))
     };
     match outcome {
         Ok(out) => {
-            // SAFETY: the arguments have been taken, so the data is empty.
+            // SAFETY: the caller's promise.
             unsafe { slot.put(out) };
             SlotState::Done
         }
@@ -481,7 +500,15 @@ unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotSt
 unsafe fn export<F: Function>(slot: &Slot, effort: Effort) -> Result<Packed, CodecError> {
     // SAFETY: the caller has moved the slot to `Leaving`: the arguments of `F` are there, and no thread takes them.
     let args = unsafe { slot.peek::<Args<'_, F>>() };
-    pack(WRITING_ARGUMENTS, &F::Kinds::sent(args), effort)
+    export_sent::<F>(&F::Kinds::sent(args), effort)
+}
+
+/// The arguments of a job as bytes.
+pub(crate) fn export_sent<F: Function>(
+    sent: &<F::Kinds as Kinds>::Sent<'_>,
+    effort: Effort,
+) -> Result<Packed, CodecError> {
+    pack(WRITING_ARGUMENTS, sent, effort)
 }
 
 /// The parts of arguments that are looked at before a job leaves. Too small: jobs with trees of boxes leave unmeasured. Too
@@ -495,7 +522,12 @@ const FEW_PARTS: u32 = 2000;
 unsafe fn measure<F: Function>(slot: &Slot) -> Option<u64> {
     // SAFETY: as for `export`.
     let args = unsafe { slot.peek::<Args<'_, F>>() };
-    codec::measure(&F::Kinds::sent(args), PARTS)
+    measure_sent::<F>(&F::Kinds::sent(args))
+}
+
+/// The bytes of these arguments, about; `None` if that is not easily said.
+pub(crate) fn measure_sent<F: Function>(sent: &<F::Kinds as Kinds>::Sent<'_>) -> Option<u64> {
+    codec::measure(sent, PARTS)
 }
 
 const WRITING_ARGUMENTS: &str = "serializing the arguments";
@@ -504,7 +536,7 @@ const WRITING_RESULT: &str = "serializing the result";
 const READING_RESULT: &str = "deserializing the result";
 
 /// What is noted of a call before it runs, for the name of its result.
-enum CallSeen {
+pub(crate) enum CallSeen {
     /// The arguments, as they are hashed.
     Small(Vec<u8>),
     /// The arguments are too many bytes to be held while the job runs, or cannot be written.
@@ -518,17 +550,13 @@ enum CallSeen {
 }
 
 impl CallSeen {
-    /// Looks at a call whose arguments are hashed if they are no more than `most` bytes; loans among them, if that is not known, to find
-    /// out their names.
-    fn of<F: Function>(args: &Args<'_, F>, most: usize, has_loans: bool) -> CallSeen {
-        let sent = F::Kinds::sent(args);
-        let write = |most| {
-            let effort = match has_loans {
-                true => Effort::keeping(most),
-                false => Effort::up_to(most),
-            };
-            codec::write(WRITING_ARGUMENTS, &sent, effort)
-        };
+    /// Looks at a call whose arguments are hashed if they are no more than `most` bytes.
+    fn of<F: Function>(
+        sent: &<F::Kinds as Kinds>::Sent<'_>,
+        most: usize,
+        effort: fn(usize) -> Effort,
+    ) -> CallSeen {
+        let write = |most| codec::write(WRITING_ARGUMENTS, sent, effort(most));
         let error = match write(HASHED_LATER) {
             Ok(bytes) => return CallSeen::Small(bytes),
             Err(error) => error,
@@ -540,7 +568,7 @@ impl CallSeen {
                 CodecError::TooLong { .. } => write(most).map(hash),
                 error => Err(error),
             },
-            bytes: codec::measure(&sent, FEW_PARTS),
+            bytes: codec::measure(sent, FEW_PARTS),
             cost: began.elapsed(),
         }
     }
@@ -615,11 +643,19 @@ pub(crate) fn import<F: Function>(
     args: Args<'_, F>,
     answer: &super::Payload,
 ) -> Result<F::Out, CodecError> {
+    let (out, back) = read_answer::<F>(answer)?;
+    F::Kinds::copy_back(args, back);
+    Ok(out)
+}
+
+/// Reads what a job that ran elsewhere gives: its result, and its changed `&mut` arguments.
+pub(crate) fn read_answer<F: Function>(
+    answer: &super::Payload,
+) -> Result<(F::Out, <F::Kinds as Kinds>::Back), CodecError> {
     let read = || codec::read(READING_RESULT, answer);
     let (Carried(out), back): (Carried<F::Out>, <F::Kinds as Kinds>::Back) =
         payload::reading(answer.bytes(), read)?;
-    F::Kinds::copy_back(args, back);
-    Ok(out)
+    Ok((out, back))
 }
 
 /// Copies the changed `&mut` arguments back and drops the result.

@@ -22,7 +22,8 @@ use serde::{
 };
 
 use super::{
-    ValueName, loans,
+    ValueName,
+    loans::{self, Lendable},
     numbers::{self, Returned},
 };
 /// Types whose values travel between nodes: all that can be serialized and deserialized.
@@ -149,18 +150,28 @@ pub struct Carried<T>(pub T);
 /// A value that is only looked at, as serde is to see it.
 pub struct CarriedRef<'a, T>(pub &'a T);
 /// A borrowed argument of a job, as serde is to see it.
-pub struct CarriedLoan<'a, T: ?Sized>(&'a T);
+pub struct CarriedLoan<'a, T: ?Sized> {
+    value: &'a T,
+    /// Others may borrow the same.
+    lent: Option<&'a dyn Lendable>,
+}
 impl<'a, T: ?Sized> CarriedLoan<'a, T> {
-    /// Looks at the argument.
-    pub fn of(argument: &'a T) -> CarriedLoan<'a, T> {
-        CarriedLoan(argument)
+    /// An argument that the job alone borrows.
+    pub fn of(value: &'a T) -> CarriedLoan<'a, T> {
+        CarriedLoan { value, lent: None }
+    }
+
+    /// An argument that others may borrow too.
+    pub fn lent(value: &'a T, lent: &'a dyn Lendable) -> CarriedLoan<'a, T> {
+        let lent = Some(lent);
+        CarriedLoan { value, lent }
     }
 }
 
 /// What is behind a borrowed argument, as serde is to see it.
 struct CarriedLent<'a, T: ?Sized>(&'a T);
 /// The elements of a borrowed slice, as serde is to see them.
-pub struct CarriedSlice<'a, T>(&'a [T]);
+pub struct CarriedSlice<'a, T>(pub &'a [T]);
 
 impl<T: Travels> Serialize for Carried<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -204,25 +215,13 @@ enum ReadLoan<T> {
 
 impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let name = loans::name_of(self.0).map_err(S::Error::custom)?;
-        write_loan(self.0, name, to)
+        let name = self.lent.map_or(Ok(None), loans::name_of);
+        let loan = match name.map_err(S::Error::custom)? {
+            None => SentLoan::Here(CarriedLent(self.value)),
+            Some(name) => SentLoan::Named(name),
+        };
+        loan.serialize(to)
     }
-}
-
-/// Writes a borrowed value: as it is, or by its name, as [`Borrowed`] reads it.
-///
-/// # Errors
-/// Those of the serializer.
-pub fn write_loan<T: Lend + ?Sized, S: Serializer>(
-    value: &T,
-    name: Option<ValueName>,
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    let loan = match name {
-        None => SentLoan::Here(CarriedLent(value)),
-        Some(name) => SentLoan::Named(name),
-    };
-    loan.serialize(to)
 }
 
 /// What another node has behind a borrowed argument.
@@ -278,6 +277,16 @@ impl<'de, T: Travels> Deserialize<'de> for CarriedVec<T> {
 
 /// The form in which a changed slice comes back.
 pub struct CarriedBack<T>(Returned<T>);
+
+impl<T: Travels> CarriedBack<T> {
+    /// Puts it where it was borrowed from.
+    ///
+    /// # Panics
+    /// If it came back with another length, which only a corrupted frame can cause.
+    pub fn copy_to(self, slice: &mut [T]) {
+        self.0.copy_to(slice);
+    }
+}
 
 impl<T: Travels> Serialize for CarriedBack<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -427,9 +436,7 @@ impl<F: Argument<AT>, const AT: usize> Kind for MutSlice<F, AT> {
     fn give_back(own: Option<Self::Own>) -> Self::Back {
         CarriedBack(Returned::Values(own.expect(LENT).0))
     }
-    /// # Panics
-    /// If the slice came back with another length, which only a corrupted frame can cause.
-    fn copy_back(arg: &mut [F::Type], CarriedBack(back): Self::Back) {
+    fn copy_back(arg: &mut [F::Type], back: Self::Back) {
         back.copy_to(arg);
     }
     type Seen<'a> = CarriedSlice<'a, F::Type>;

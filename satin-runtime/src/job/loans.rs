@@ -1,8 +1,5 @@
 //! Loans: data that several jobs borrow, one after the other or at once, as the tasks of a flow do. Where such a job is written, large data
 //! stand in it by name, like shared values: a node that has them need not be sent them again.
-//!
-//! An argument `&T` of a job is a bare reference when the job is written. Whoever lends the data says meanwhile which references are loans
-//! ([`with`]), by their addresses.
 
 use std::{
     cell::RefCell,
@@ -37,28 +34,6 @@ pub trait Lendable: Send + Sync {
     /// The data's name, once they have one.
     fn named(&self) -> &LentName;
 }
-
-/// A reference to data that are lent.
-#[derive(Clone)]
-pub struct Loan {
-    address: usize,
-    data: Arc<dyn Lendable>,
-}
-
-impl Loan {
-    /// The reference is one to these data.
-    pub fn new<T: ?Sized>(reference: &T, data: Arc<dyn Lendable>) -> Loan {
-        let address = address_of(reference);
-        Loan { address, data }
-    }
-}
-
-fn address_of<T: ?Sized>(reference: &T) -> usize {
-    std::ptr::from_ref(reference).cast::<()>().addr()
-}
-
-/// The loans among the arguments of a job.
-pub type Loans = Arc<[Loan]>;
 
 /// The name of data that are lent, which they get when they are to travel for the first time.
 #[derive(Default)]
@@ -153,74 +128,43 @@ fn name_now(data: &dyn Lendable) -> Result<Lent, CodecError> {
     Ok(value.map_or(Lent::Small, |value| Lent::Named { value, mentions }))
 }
 
-/// A job is being written, or measured, on this thread.
-struct Writing {
-    loans: Loans,
-    /// The data that it borrows and that do not stand in it.
-    lent: Vec<ValueSize>,
-}
-
 thread_local! {
-    static WRITING: RefCell<Option<Writing>> = const { RefCell::new(None) };
+    /// The data that the job borrows which is being written, or measured, on this thread, and that do not stand in it; `None` if none is.
+    static LENT: RefCell<Option<Vec<ValueSize>>> = const { RefCell::new(None) };
 }
 
-/// Writes or measures a job among whose arguments are these loans. Also gives the data that it borrows and that do not stand in it, each
-/// once.
-pub fn with<R>(loans: Option<&Loans>, write: impl FnOnce() -> R) -> (R, Vec<ValueSize>) {
-    /// What is being written further out; restored also if `write` panics.
-    struct Outer(Option<Writing>);
+/// Writes or measures a job. Also gives the data that it borrows and that do not stand in it, each once.
+pub fn gather<R>(write: impl FnOnce() -> R) -> (R, Vec<ValueSize>) {
+    /// What is gathered further out; restored also if `write` panics.
+    struct Outer(Option<Vec<ValueSize>>);
 
     impl Drop for Outer {
         fn drop(&mut self) {
-            WRITING.set(self.0.take());
+            LENT.set(self.0.take());
         }
     }
 
-    let writing = loans.map(|loans| Writing {
-        loans: Arc::clone(loans),
-        lent: Vec::new(),
-    });
-    let _outer = Outer(WRITING.replace(writing));
+    let _outer = Outer(LENT.replace(Some(Vec::new())));
     let result = write();
-    let writing = WRITING.take();
-    (
-        result,
-        writing.map(|writing| writing.lent).unwrap_or_default(),
-    )
+    (result, LENT.take().unwrap_or_default())
 }
 
 fn note(value: ValueSize) {
-    WRITING.with_borrow_mut(|writing| {
-        let Some(Writing { lent, .. }) = writing else {
-            return;
-        };
+    LENT.with_borrow_mut(|lent| {
+        let Some(lent) = lent else { return };
         if !lent.iter().any(|known| known.name == value.name) {
             lent.push(value);
         }
     });
 }
 
-/// The name by which the reference is to stand in the job that is being written on this thread; `None` if it is no loan, or the data are
+/// The name by which the data are to stand in the job that is being written on this thread; `None` if there is no such job, if the data are
 /// small, or are only measured.
 ///
 /// # Errors
 /// The data cannot be written, or not with as little effort as the job.
-pub(super) fn name_of<T: ?Sized>(reference: &T) -> Result<Option<ValueName>, CodecError> {
-    let address = address_of(reference);
-    let data = WRITING.with_borrow(|writing| {
-        let loans = &writing.as_ref()?.loans;
-        let loan = loans.iter().find(|loan| loan.address == address)?;
-        Some(Arc::clone(&loan.data))
-    });
-    data.map_or(Ok(None), |data| name_of_data(&*data))
-}
-
-/// The same of data of which it is known that they are lent.
-///
-/// # Errors
-/// As [`name_of`].
-pub fn name_of_data(data: &dyn Lendable) -> Result<Option<ValueName>, CodecError> {
-    if WRITING.with_borrow(Option::is_none) {
+pub fn name_of(data: &dyn Lendable) -> Result<Option<ValueName>, CodecError> {
+    if LENT.with_borrow(Option::is_none) {
         return Ok(None);
     }
     if codec::is_measuring() {
@@ -278,81 +222,73 @@ mod tests {
         }
     }
 
-    fn lend(count: u64) -> (Arc<Numbers>, Loans) {
+    fn lend(count: u64) -> Numbers {
         crate::data::store();
-        let lent = Arc::new(Numbers {
+        Numbers {
             // Nobody else has these.
             numbers: (count..2 * count).collect(),
             name: LentName::default(),
-        });
-        let loan = Loan::new::<[u64]>(&lent.numbers, Arc::<Numbers>::clone(&lent));
-        (lent, Arc::from([loan]))
+        }
     }
 
-    fn write(
-        numbers: &[u64],
-        loans: &Loans,
-        effort: Effort,
-    ) -> (Result<Vec<u8>, CodecError>, Vec<ValueSize>) {
-        let write = || codec::write("writing", &CarriedLoan::of(numbers), effort);
-        with(Some(loans), write)
+    fn write(lent: &Numbers, effort: Effort) -> (Result<Vec<u8>, CodecError>, Vec<ValueSize>) {
+        gather(|| {
+            codec::write(
+                "writing",
+                &CarriedLoan::lent(&lent.numbers[..], lent),
+                effort,
+            )
+        })
     }
 
     #[test]
-    fn what_is_large_is_written_by_its_name_where_it_is_a_loan() {
-        let (lent, loans) = lend(10_000);
-        let numbers = &lent.numbers[..];
-        let alone = codec::write("writing", &CarriedLoan::of(numbers), Effort::ANY);
-        assert!(alone.expect("bytes").len() > 80_000, "no loan");
-        let (bytes, values) = write(numbers, &loans, Effort::ANY);
+    fn what_is_large_is_written_by_its_name_where_it_is_lent() {
+        let lent = lend(10_000);
+        let plain = || codec::write("writing", &CarriedLoan::of(&lent.numbers[..]), Effort::ANY);
+        let (bytes, values) = gather(plain);
+        assert!(bytes.expect("bytes").len() > 80_000 && values.is_empty());
+        let (bytes, values) = write(&lent, Effort::ANY);
         assert_eq!((bytes.expect("bytes").len(), values.len()), (33, 1));
         // Elsewhere it is read by that name, once for all who borrow it.
         let name = values[0].name;
         let [one, other] = [0, 1].map(|_| read::<Vec<u64>>(name).expect("numbers"));
         assert!(Arc::ptr_eq(&one, &other) && *one == lent.numbers);
-        // Another reference is no loan.
-        let (bytes, values) = write(&numbers[1..], &loans, Effort::ANY);
-        assert!(bytes.expect("bytes").len() > 70_000 && values.is_empty());
         // With those who lend it, it is gone.
-        drop((lent, loans));
+        drop(lent);
         assert!(matches!(read::<Vec<u64>>(name), Err(ReadError::NotHere(_))));
     }
 
     #[test]
     fn what_is_small_is_written_as_it_is() {
-        let (lent, loans) = lend(100);
+        let lent = lend(100);
         for effort in [Effort::QUICK, Effort::ANY] {
-            let (bytes, values) = write(&lent.numbers, &loans, effort);
+            let (bytes, values) = write(&lent, effort);
             assert!(bytes.expect("bytes").len() > 800 && values.is_empty());
         }
     }
 
     #[test]
     fn to_find_out_a_name_takes_more_than_little_effort() {
-        let (lent, loans) = lend(20_000);
+        let lent = lend(20_000);
         for effort in [
             Effort::QUICK,
             Effort::up_to(1 << 20),
             Effort::keeping(100_000),
         ] {
-            write(&lent.numbers, &loans, effort)
-                .0
-                .expect_err("too long");
+            write(&lent, effort).0.expect_err("too long");
         }
-        let (first, _) = write(&lent.numbers, &loans, Effort::keeping(200_000));
-        let (again, values) = write(&lent.numbers, &loans, Effort::QUICK);
-        assert_eq!(
-            (first.expect("bytes"), values.len()),
-            (again.expect("it has a name"), 1)
-        );
+        let (first, _) = write(&lent, Effort::keeping(200_000));
+        let (again, values) = write(&lent, Effort::QUICK);
+        let first = first.expect("bytes");
+        assert_eq!((first, values.len()), (again.expect("it has a name"), 1));
     }
 
     #[test]
     fn what_is_only_measured_gets_no_name_but_is_known() {
-        let (lent, loans) = lend(30_000);
+        let lent = lend(30_000);
         let measure = || {
-            let measure = || codec::measure(&CarriedLoan::of(&lent.numbers[..]), 100);
-            let (bytes, values) = with(Some(&loans), measure);
+            let loan = CarriedLoan::lent(&lent.numbers[..], &lent);
+            let (bytes, values) = gather(|| codec::measure(&loan, 100));
             assert!(bytes.expect("they are numbers") > 240_000, "it counts");
             assert!(values[0].bytes > 240_000);
             values[0].name
@@ -360,7 +296,7 @@ mod tests {
         let name = measure();
         assert_eq!(measure(), name);
         assert!(needs::find(name).is_none());
-        let (_, values) = write(&lent.numbers, &loans, Effort::ANY);
+        let (_, values) = write(&lent, Effort::ANY);
         assert_ne!(values[0].name, name);
         assert_eq!(measure(), values[0].name);
     }

@@ -774,12 +774,6 @@ impl Worker {
         // SAFETY: the job is not settled, so its parent lives.
         let is_task = unsafe { (*parent).is_flow() };
         let mut sieve = self.sieve_of_taken(parent);
-        if is_task
-            && !sieve.is_closed()
-            && let Some(loans) = self.pool().boards.loans_of(job)
-        {
-            sieve = sieve.with_loans(loans);
-        }
         let repairs = back.history.marked;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.

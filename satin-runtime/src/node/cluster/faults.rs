@@ -126,6 +126,21 @@ impl Cluster {
         }
     }
 
+    /// Has the node the value that every main makes, although no main has made it there?
+    pub fn has_fetched_shared(&self, node: u32) -> bool {
+        let name = self.shared.as_ref().map(|(name, _)| *name);
+        let slot = self.slot(node);
+        !slot.may_start && name.is_some_and(|name| self.has_value(node, name))
+    }
+
+    /// The node drops the value that every main makes.
+    pub fn forget_shared(&mut self, node: u32) {
+        if let Some((name, _)) = self.shared {
+            self.slot_mut(node).forgets = true;
+            self.drop_value(node, name);
+        }
+    }
+
     /// Jobs there mention the value that every main makes.
     pub(super) fn mention_shared(&mut self, node: u32) {
         if let Some((name, bytes)) = &self.shared {

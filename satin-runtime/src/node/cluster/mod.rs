@@ -205,6 +205,8 @@ struct ImaginaryNode {
     joined: Option<Identity>,
     ended: Option<i32>,
     may_start: bool,
+    /// A value that it had fetched has been dropped there.
+    forgets: bool,
     main: Option<Main>,
     /// The term of the main that runs here, or ran last.
     term: u32,
@@ -603,6 +605,7 @@ impl Cluster {
             joined: None,
             ended: None,
             may_start: false,
+            forgets: false,
             main: None,
             term: 0,
             roots: 0,

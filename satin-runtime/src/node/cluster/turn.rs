@@ -235,11 +235,14 @@ impl Cluster {
                 terms,
             } => slot.workers.take(programs, request, most, &terms),
             Action::Start(key, parcel) => {
-                assert!(
-                    parcel.needs.iter().all(|name| slot.has_value(name)),
-                    "a job starts with its values"
-                );
-                slot.workers.start(key, parcel);
+                if parcel.needs.iter().all(|name| slot.has_value(name)) {
+                    slot.workers.start(key, parcel);
+                } else {
+                    // A job may wait for leave to begin, or go onwards and come back, for longer than a value is kept.
+                    assert!(slot.forgets, "a job starts with its values");
+                    let refused = Answer::refused("its value is not here any more");
+                    slot.workers.events.push_back(Event::Done(key, refused));
+                }
             }
             Action::Abort(key) => slot.workers.abort(key),
             Action::Deliver(departure, answer) => {

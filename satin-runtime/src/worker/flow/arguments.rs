@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser::Error as _,
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 use super::{
     Flow, Handle,
@@ -18,12 +16,9 @@ use super::{
     waiters::{Link, Waiters},
 };
 use crate::{
-    job::{
-        kinds::{
-            Argument, Borrowed, BorrowedArgument, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
-            write_loan,
-        },
-        loans::{self, Loan, Loans},
+    job::kinds::{
+        Argument, Borrowed, BorrowedArgument, Carried, CarriedBack, CarriedLoan, CarriedRef,
+        CarriedSlice, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
     },
     worker::thread::quietly,
 };
@@ -61,15 +56,15 @@ pub struct Many<T>(Vec<Element<T>>);
 enum Element<T> {
     /// Of a flow of this process.
     Version(Arc<Version<T>>),
-    /// It has come by its name.
-    Lent(Arc<T>),
+    /// Of nobody else, or it has come by its name.
+    Value(Arc<T>),
 }
 
 impl<T> Clone for Element<T> {
     fn clone(&self) -> Element<T> {
         match self {
             Element::Version(version) => Element::Version(Arc::clone(version)),
-            Element::Lent(value) => Element::Lent(Arc::clone(value)),
+            Element::Value(value) => Element::Value(Arc::clone(value)),
         }
     }
 }
@@ -78,7 +73,7 @@ impl<T> Element<T> {
     fn look(&self) -> &T {
         match self {
             Element::Version(version) => version.look().expect(THERE),
-            Element::Lent(value) => value,
+            Element::Value(value) => value,
         }
     }
 }
@@ -104,8 +99,8 @@ impl<T> Many<T> {
 
 impl<T> FromIterator<T> for Many<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Many<T> {
-        let versions = values.into_iter().map(Version::made);
-        Many(versions.map(Element::Version).collect())
+        let values = values.into_iter().map(Arc::new);
+        Many(values.map(Element::Value).collect())
     }
 }
 
@@ -123,12 +118,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Many
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Element<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let name = match self {
-            Element::Version(version) => loans::name_of_data(&**version),
-            Element::Lent(_) => Ok(None),
+        let loan = match self {
+            Element::Version(version) => CarriedLoan::lent(self.look(), &**version),
+            Element::Value(value) => CarriedLoan::of(&**value),
         };
-        let name = name.map_err(S::Error::custom)?;
-        write_loan(self.look(), name, to)
+        loan.serialize(to)
     }
 }
 
@@ -136,10 +130,10 @@ impl<'de, T: Serialize + DeserializeOwned + Send + Sync + 'static> Deserialize<'
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Many<T>, D::Error> {
         let values = Vec::<Borrowed<T>>::deserialize(from)?.into_iter();
         let elements = values.map(|value| match value {
-            Borrowed::Own(value) => Element::Version(Version::made(value)),
-            Borrowed::Lent(value) => Element::Lent(value),
+            Borrowed::Own(value) => Arc::new(value),
+            Borrowed::Lent(value) => value,
         });
-        Ok(Many(elements.collect()))
+        Ok(Many(elements.map(Element::Value).collect()))
     }
 }
 
@@ -193,10 +187,6 @@ pub trait Part: Send + 'static {
     }
     /// All versions are there: the task is about to run.
     fn prepare(&mut self) {}
-    /// Does [`prepare`](Part::prepare) run code of the user?
-    fn prepares_long(&self) -> bool {
-        false
-    }
     /// The task has run, or is given up, and reads nothing any more. Before what it has made is shown: who changes next what this task has read finds
     /// it to be the only one's.
     fn release(&mut self) {}
@@ -217,15 +207,23 @@ pub type Maker = Option<u32>;
 pub trait LooksAt<T: ?Sized> {
     /// The value. It is there.
     fn look(&self) -> &T;
-    /// The same as a loan, if it is one.
-    fn loan(&self) -> Option<Loan>;
+    /// The same as it stands in a task that leaves.
+    fn sent(&self) -> CarriedLoan<'_, T> {
+        CarriedLoan::of(self.look())
+    }
 }
 
 /// A part from which a `&mut T` can be lent.
 pub trait Alters<T> {
-    /// The value. It is there.
+    /// The value, once it has been prepared.
     fn alter(&mut self) -> &mut T;
+    /// What the task begins with, before it has been prepared.
+    fn look_first(&self) -> &T;
+    /// The task has run elsewhere, and has made this of it.
+    fn replace(&mut self, value: T);
 }
+
+const ONCE: &str = "an argument is lent once";
 
 const THERE: &str = "a task runs when its inputs are there";
 
@@ -275,9 +273,9 @@ impl<T: ?Sized + Lend<Owned: Send + Sync>> LooksAt<T> for ReadPart<T::Owned> {
         T::lend(self.there())
     }
 
-    fn loan(&self) -> Option<Loan> {
-        let version = self.version.as_ref().map(Arc::clone)?;
-        Some(Loan::new::<T>(self.look(), version))
+    fn sent(&self) -> CarriedLoan<'_, T> {
+        let version = self.version.as_deref().expect(THERE);
+        CarriedLoan::lent(self.look(), version)
     }
 }
 
@@ -328,14 +326,10 @@ impl<T: Send + Sync + 'static> Part for ManyPart<T> {
     }
 }
 
-/// The list is written with the job, but its elements are loans.
+/// The list stands in the task, but of its elements the names.
 impl<T> LooksAt<Many<T>> for ManyPart<T> {
     fn look(&self) -> &Many<T> {
         &self.all
-    }
-
-    fn loan(&self) -> Option<Loan> {
-        None
     }
 }
 
@@ -426,12 +420,6 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
         }
     }
 
-    fn prepares_long(&self) -> bool {
-        // Readers only become fewer: those that are made now read the version that the task makes.
-        let from = self.from.as_ref();
-        from.is_some_and(|from| Arc::strong_count(from) > 1)
-    }
-
     fn release(&mut self) {
         self.from = None;
     }
@@ -468,6 +456,16 @@ impl<T> Alters<T> for WritePart<T> {
     fn alter(&mut self) -> &mut T {
         self.value.as_mut().expect(THERE)
     }
+
+    fn look_first(&self) -> &T {
+        let there = || self.from.as_ref()?.look();
+        self.value.as_ref().or_else(there).expect(THERE)
+    }
+
+    fn replace(&mut self, value: T) {
+        self.from = None;
+        self.value = Some(value);
+    }
 }
 
 impl<'g, T: Clone + Send + Sync + 'static> Changes<'g, T> for Write<'g, T> {
@@ -502,16 +500,22 @@ impl<T: Send + 'static> Part for Given<T> {}
 pub trait Lends<K: Kind> {
     /// The argument, once.
     fn lend(&mut self) -> K::Arg<'_>;
-    /// The argument as a loan, if it is one, before it is lent.
-    fn loan(&self) -> Option<Loan> {
-        None
-    }
+    /// The argument as it travels, before it is lent.
+    fn sent(&self) -> K::Sent<'_>;
+    /// The task has run elsewhere, and this has come back.
+    fn take_back(&mut self, back: K::Back);
 }
 
 impl<F: Argument<AT>, const AT: usize> Lends<Value<F, AT>> for Given<F::Type> {
     fn lend(&mut self) -> F::Type {
-        self.0.take().expect("an argument is lent once")
+        self.0.take().expect(ONCE)
     }
+
+    fn sent(&self) -> CarriedRef<'_, F::Type> {
+        CarriedRef(self.0.as_ref().expect(ONCE))
+    }
+
+    fn take_back(&mut self, (): ()) {}
 }
 
 impl<F: BorrowedArgument<AT>, P: LooksAt<F::Type>, const AT: usize> Lends<Ref<F, AT>> for P {
@@ -519,20 +523,41 @@ impl<F: BorrowedArgument<AT>, P: LooksAt<F::Type>, const AT: usize> Lends<Ref<F,
         self.look()
     }
 
-    fn loan(&self) -> Option<Loan> {
-        LooksAt::loan(self)
+    fn sent(&self) -> CarriedLoan<'_, F::Type> {
+        LooksAt::sent(self)
     }
+
+    fn take_back(&mut self, (): ()) {}
 }
 
 impl<F: Argument<AT>, P: Alters<F::Type>, const AT: usize> Lends<Mut<F, AT>> for P {
     fn lend(&mut self) -> &mut F::Type {
         self.alter()
     }
+
+    fn sent(&self) -> CarriedRef<'_, F::Type> {
+        CarriedRef(self.look_first())
+    }
+
+    fn take_back(&mut self, Carried(value): Carried<F::Type>) {
+        self.replace(value);
+    }
 }
 
-impl<F: Argument<AT>, P: Alters<Vec<F::Type>>, const AT: usize> Lends<MutSlice<F, AT>> for P {
+impl<F: Argument<AT>, P: Part + Alters<Vec<F::Type>>, const AT: usize> Lends<MutSlice<F, AT>>
+    for P
+{
     fn lend(&mut self) -> &mut [F::Type] {
         self.alter()
+    }
+
+    fn sent(&self) -> CarriedSlice<'_, F::Type> {
+        CarriedSlice(self.look_first())
+    }
+
+    fn take_back(&mut self, back: CarriedBack<F::Type>) {
+        self.prepare();
+        back.copy_to(self.alter());
     }
 }
 
@@ -544,12 +569,12 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn install(&self, flow: &Flow<'_>);
     /// All versions are there.
     fn prepare(&mut self);
-    /// Does that run code of the user?
-    fn prepares_long(&self) -> bool;
     /// The arguments, once.
     fn lend(&mut self) -> K::Args<'_>;
-    /// The loans among the arguments, before they are lent.
-    fn loans(&self) -> Loans;
+    /// The arguments as they travel, before they are lent.
+    fn sent(&self) -> K::Sent<'_>;
+    /// The task has run elsewhere, and this has come back.
+    fn take_back(&mut self, back: K::Back);
     /// The task reads nothing any more.
     fn release(&mut self);
     /// The task is over, run as `made` says by whom; those that have waited for it are shown.
@@ -562,13 +587,9 @@ impl Parts<()> for () {
     fn inputs(&self, _: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {}
     fn install(&self, _: &Flow<'_>) {}
     fn prepare(&mut self) {}
-    fn prepares_long(&self) -> bool {
-        false
-    }
     fn lend(&mut self) {}
-    fn loans(&self) -> Loans {
-        Loans::from([])
-    }
+    fn sent(&self) {}
+    fn take_back(&mut self, (): ()) {}
     fn release(&mut self) {}
     fn end(&mut self, _: Option<Maker>, _: &mut dyn FnMut(*const TaskHead)) {}
     fn maker_of_changed(&self) -> Option<u32> {
@@ -577,7 +598,7 @@ impl Parts<()> for () {
 }
 
 macro_rules! tuple_of_parts {
-    ($($kind:ident $part:ident $name:ident),+) => {
+    ($($kind:ident $part:ident $name:ident $back:ident),+) => {
         impl<$($kind: Kind, $part: Part + Lends<$kind>),+> Parts<($($kind,)+)> for ($($part,)+) {
             fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
                 let ($($name,)+) = self;
@@ -591,17 +612,18 @@ macro_rules! tuple_of_parts {
                 let ($($name,)+) = self;
                 $($name.prepare();)+
             }
-            fn prepares_long(&self) -> bool {
-                let ($($name,)+) = self;
-                false$(|| $name.prepares_long())+
-            }
             fn lend(&mut self) -> <($($kind,)+) as Kinds>::Args<'_> {
                 let ($($name,)+) = self;
                 ($(Lends::<$kind>::lend($name),)+)
             }
-            fn loans(&self) -> Loans {
+            fn sent(&self) -> <($($kind,)+) as Kinds>::Sent<'_> {
                 let ($($name,)+) = self;
-                [$(Lends::<$kind>::loan($name)),+].into_iter().flatten().collect()
+                ($(Lends::<$kind>::sent($name),)+)
+            }
+            fn take_back(&mut self, back: <($($kind,)+) as Kinds>::Back) {
+                let ($($name,)+) = self;
+                let ($($back,)+) = back;
+                $(Lends::<$kind>::take_back($name, $back);)+
             }
             fn release(&mut self) {
                 let ($($name,)+) = self;
@@ -619,18 +641,18 @@ macro_rules! tuple_of_parts {
     };
 }
 
-tuple_of_parts!(A X a);
-tuple_of_parts!(A X a, B Y b);
-tuple_of_parts!(A X a, B Y b, C Z c);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i, J Q j);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i, J Q j, K P k);
-tuple_of_parts!(A X a, B Y b, C Z c, D W d, E V e, F U f, G T g, H S h, I R i, J Q j, K P k, L O l);
+tuple_of_parts!(A X a x);
+tuple_of_parts!(A X a x, B Y b y);
+tuple_of_parts!(A X a x, B Y b y, C Z c z);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v, F U f u);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v, F U f u, G T g t);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v, F U f u, G T g t, H S h s);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v, F U f u, G T g t, H S h s, I R i r);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v, F U f u, G T g t, H S h s, I R i r, J Q j q);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v, F U f u, G T g t, H S h s, I R i r, J Q j q, K P k p);
+tuple_of_parts!(A X a x, B Y b y, C Z c z, D W d w, E V e v, F U f u, G T g t, H S h s, I R i r, J Q j q, K P k p, L O l o);
 
 // Tasks that are called where they stand, in a flow without workers: each argument is bound, then all that is changed is opened, and closed again
 // after the call.

@@ -10,8 +10,8 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+        Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering, fence},
     },
     time::Duration,
 };
@@ -24,14 +24,12 @@ use super::{
 };
 use crate::{
     job::{
-        Back, Recall,
-        loans::Loans,
+        Recall,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
         area::Area,
         pool::Pool,
-        repair::depth_of,
         thread::{Worker, quietly},
     },
 };
@@ -54,8 +52,6 @@ pub(in crate::worker) struct Boards {
     /// Tasks aside that have been settled, to be ended.
     settled: SegQueue<SettledTask>,
     aside: Mutex<Aside>,
-    /// The clerk loads a task for the gate, or has loaded one that nobody has taken.
-    is_loaded: AtomicBool,
 }
 
 /// Tasks in the order of the program.
@@ -128,13 +124,6 @@ struct SettledTask(*const Slot);
 // SAFETY: a settled task belongs to the thread that takes it.
 unsafe impl Send for SettledTask {}
 
-/// A task in a slot aside.
-struct AsideTask {
-    task: TaskRef,
-    /// The loans among its arguments.
-    loans: Loans,
-}
-
 /// Slots of tasks that stand on no worker's stack.
 #[derive(Default)]
 struct Aside {
@@ -142,7 +131,7 @@ struct Aside {
     /// The slots that have been used so far.
     used: usize,
     free: Vec<usize>,
-    tasks: HashMap<usize, AsideTask>,
+    tasks: HashMap<usize, TaskRef>,
     /// Those that a thread looks at which does not have them: they are not ended meanwhile.
     pinned: HashSet<usize>,
 }
@@ -159,7 +148,6 @@ impl Boards {
             staying: Board::default(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
-            is_loaded: AtomicBool::new(false),
         }
     }
 
@@ -232,26 +220,10 @@ impl Boards {
         own.chain([&self.others])
     }
 
-    /// The gate: the last task of the fullest board, in a slot aside.
+    /// The gate: the last task of the fullest board, in a slot aside, if it may leave.
     pub(in crate::worker) fn take(&self, pool: &Pool) -> Option<*const Slot> {
-        let task = self.fullest()?.take(|tasks| {
-            let last = tasks.last_entry()?;
-            let task = *last.get();
-            if !task.stays() && task.loads_long() {
-                self.load_later(pool);
-                return None;
-            }
-            Some(last.remove_entry())
-        })?;
-        self.set_aside_or_keep(pool, task)
-    }
-
-    fn fullest(&self) -> Option<&Board> {
-        self.all().max_by_key(|board| board.len())
-    }
-
-    /// The task in a slot aside, if it may leave.
-    fn set_aside_or_keep(&self, pool: &Pool, task: TaskRef) -> Option<*const Slot> {
+        let fullest = self.all().max_by_key(|board| board.len())?;
+        let task = fullest.take(BTreeMap::pop_last)?;
         let core = task.core();
         if !task.stays() {
             match self.set_aside(pool, task) {
@@ -264,86 +236,26 @@ impl Boards {
         None
     }
 
-    /// To load the last task runs code of the user, for which the thread of the gate does not wait: the clerk does it, and leaves the task among
-    /// those that have come back. Until somebody takes that one no other is loaded: what is copied for a task takes memory.
-    fn load_later(&self, pool: &Pool) {
-        if self.is_loaded.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let (pool, clerk) = (Weak::clone(&self.pool), &pool.clerk);
-        clerk.run(move || {
-            if let Some(pool) = pool.upgrade() {
-                pool.boards.load_last(&pool);
-            }
-        });
-    }
-
-    /// The clerk: see [`load_later`](Boards::load_later). Until its turn comes the task is on its board, for workers.
-    fn load_last(&self, pool: &Pool) {
-        let last = self
-            .fullest()
-            .and_then(|board| board.take(BTreeMap::pop_last));
-        match last.and_then(|task| self.set_aside_or_keep(pool, task)) {
-            Some(slot) => {
-                // SAFETY: the slot has just been filled, and is ours.
-                let job = unsafe { &*slot };
-                pool.come_back(job, depth_of(job), Back::default());
-            }
-            None => self.is_loaded.store(false, Ordering::Relaxed),
-        }
-    }
-
-    /// A job that had come back undone has been taken: perhaps the task that the clerk has loaded.
-    pub(in crate::worker) fn came_back_is_taken(&self, job: *const Slot) {
-        if Worker::of(job).index == NOBODY {
-            self.is_loaded.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// Has the gate something to take?
-    pub(in crate::worker) fn has_some_to_take(&self) -> bool {
-        self.len() > 0 && !self.is_loaded.load(Ordering::Relaxed)
-    }
-
-    /// Puts a task in a slot aside.
+    /// Puts a task in a slot aside; or the panic of its flow, if there is none.
     pub(super) fn set_aside(&self, pool: &Pool, task: TaskRef) -> Result<*const Slot, Payload> {
         let slot = self.aside().begin(pool, task)?;
         // SAFETY: the slot lies in the area, which lives as long as the pool, and is ours.
-        let filled = task.load(unsafe { &*slot });
-        if filled.is_err() {
-            let mut aside = self.aside();
-            aside.take(slot);
-            aside.free.push(slot.addr());
-        }
-        filled.map(|()| slot)
-    }
-
-    /// The loans among the arguments of a job, if it is a task aside.
-    pub(in crate::worker) fn loans_of(&self, job: &Slot) -> Option<Loans> {
-        let at = std::ptr::from_ref(job).addr();
-        match Worker::of(job).index {
-            NOBODY => self
-                .aside()
-                .tasks
-                .get(&at)
-                .map(|aside| Arc::clone(&aside.loans)),
-            _ => None,
-        }
+        task.fill(unsafe { &*slot });
+        Ok(slot)
     }
 
     /// Tasks of that flow that are aside.
     fn aside_of(&self, core: &FlowCore) -> Vec<AwayTask> {
         let aside = self.aside();
         let tasks = aside.tasks.iter();
-        let tasks = tasks.map(|(slot, AsideTask { task, .. })| (*slot, *task));
         let own = tasks.filter(|(_, task)| std::ptr::eq(task.core(), core));
-        own.map(|(slot, task)| (slot, task.index())).collect()
+        own.map(|(slot, task)| (*slot, task.index())).collect()
     }
 
     /// The slot at that address, if a task of that flow is there, which is not ended until it is unpinned.
     fn pin(&self, core: &FlowCore, at: usize) -> Option<*const Slot> {
         let mut aside = self.aside();
-        let is_own = |aside: &&AsideTask| std::ptr::eq(aside.task.core(), core);
+        let is_own = |task: &&TaskRef| std::ptr::eq(task.core(), core);
         aside.tasks.get(&at).filter(is_own)?;
         aside.pinned.insert(at);
         aside.slot(at)
@@ -379,8 +291,7 @@ impl Aside {
         if at + size_of::<Slot>() > base.addr() + AREA {
             return Err(Box::new("too many tasks of flows are away"));
         }
-        let loans = task.loans();
-        self.tasks.insert(at, AsideTask { task, loans });
+        self.tasks.insert(at, task);
         Ok(base.with_addr(at).cast())
     }
 
@@ -392,9 +303,8 @@ impl Aside {
 
     /// The task in the slot, which is used further until it is [free](Aside::free).
     fn take(&mut self, slot: *const Slot) -> TaskRef {
-        let aside = self.tasks.remove(&slot.addr());
-        let aside = aside.expect("a slot aside holds a task until it has been settled");
-        aside.task
+        let task = self.tasks.remove(&slot.addr());
+        task.expect("a slot aside holds a task until it has been settled")
     }
 }
 

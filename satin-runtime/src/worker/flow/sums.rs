@@ -7,6 +7,7 @@
 //! on who ran when.
 
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, HashMap},
     hash::{BuildHasher, Hash},
     marker::PhantomData,
@@ -136,6 +137,8 @@ impl<T: Additive + Serialize + DeserializeOwned + Send + Sync + 'static> Summed 
 pub struct AddPart<T> {
     own: WritePart<T>,
     there: usize,
+    /// What the task begins with, if somebody has looked at it before.
+    nothing: OnceCell<T>,
 }
 
 impl<T: Summed> Part for AddPart<T> {
@@ -145,12 +148,9 @@ impl<T: Summed> Part for AddPart<T> {
         }
     }
 
-    fn prepares_long(&self) -> bool {
-        true
-    }
-
     fn prepare(&mut self) {
-        self.own.begin_with(T::nothing());
+        self.own
+            .begin_with(self.nothing.take().unwrap_or_else(T::nothing));
     }
 
     fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
@@ -158,9 +158,17 @@ impl<T: Summed> Part for AddPart<T> {
     }
 }
 
-impl<T> Alters<T> for AddPart<T> {
+impl<T: Summed> Alters<T> for AddPart<T> {
     fn alter(&mut self) -> &mut T {
         self.own.alter()
+    }
+
+    fn look_first(&self) -> &T {
+        self.nothing.get_or_init(T::nothing)
+    }
+
+    fn replace(&mut self, value: T) {
+        self.own.replace(value);
     }
 }
 
@@ -179,7 +187,12 @@ impl<'g, T: Summed> Add<'g, T> {
     pub fn bind(self, flow: &Flow<'g>) -> AddPart<T> {
         let there = flow.add_up_to_now(self.0);
         let own = WritePart::of_nothing(self.0);
-        AddPart { own, there }
+        let nothing = OnceCell::new();
+        AddPart {
+            own,
+            there,
+            nothing,
+        }
     }
 }
 

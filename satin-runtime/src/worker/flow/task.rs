@@ -1,7 +1,7 @@
 //! A task: a call of a spawnable function whose arguments are versions, which may not be there yet.
 //!
-//! Once they are, a task is a job like any other, a child of its flow's invocation: it is run by way of a [`Slot`], by the function's
-//! vtable. The slot of a task that a worker takes from a board lies on that worker's stack; one that is to leave the process, or to be looked
+//! Once they are, a task is a job like any other, a child of its flow's invocation: it is run by way of a [`Slot`], by a vtable. In the slot stands
+//! the task itself: its arguments are lent when it runs, and not before, and where it leaves they are written from where they are. The slot of a task that a worker takes from a board lies on that worker's stack; one that is to leave the process, or to be looked
 //! up among the orphans, gets a slot [aside](super::board).
 
 use std::{
@@ -19,8 +19,11 @@ use super::{
 use crate::{
     job::{
         Back, History,
-        function::{Args, Function, Sieve, VTable},
-        loans::Loans,
+        codec::{self, CodecError, Effort},
+        function::{
+            Args, CallSeen, Function, Packed, Sieve, VTable, export_sent, measure_sent, run_with,
+        },
+        kinds::Kinds,
         record::{Aborted, Cx, Payload, STAYS, Slot, SlotState},
     },
     worker::{
@@ -47,14 +50,8 @@ struct Form {
     function: &'static VTable,
     /// The function is known in this process alone.
     is_local: bool,
-    /// Puts the arguments in the slot.
-    load: unsafe fn(*const TaskHead, &Slot),
     /// The worker that has made what the task changes.
     maker_of_changed: unsafe fn(*const TaskHead) -> Option<u32>,
-    /// Does it run code of the user to load the task?
-    loads_long: unsafe fn(*const TaskHead) -> bool,
-    /// The loans among the arguments.
-    loans: unsafe fn(*const TaskHead) -> Loans,
     end: End,
 }
 
@@ -100,12 +97,9 @@ where
             core,
             form: const {
                 &Form {
-                    function: F::VTABLE,
+                    function: const { &vtable::<F, P>() },
                     is_local: IS_LOCAL,
-                    load: load::<F, P>,
                     maker_of_changed: maker_of_changed::<F, P>,
-                    loads_long: loads_long::<F, P>,
-                    loans: loans::<F, P>,
                     end: end::<F, P>,
                 }
             },
@@ -139,37 +133,93 @@ pub(super) unsafe fn input_is_there(task: *const TaskHead) -> Option<TaskRef> {
     unsafe { (*task).pending.remove() }.then_some(TaskRef(task))
 }
 
-/// # Safety
-/// The task is one of `F` and `P`, the caller's, and has not been loaded; it lives as long as the slot holds its arguments.
-unsafe fn load<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead, slot: &Slot) {
-    // SAFETY: the caller's promise.
-    let task = unsafe { &mut *task.cast_mut().cast::<Task<F, P>>() };
-    task.parts.prepare();
-    // SAFETY: the slot is the caller's, and empty.
-    unsafe { slot.put::<Args<'_, F>>(task.parts.lend()) };
+/// A task as a job: in its slot stands the task itself, which has its arguments.
+const fn vtable<F: Function, P: Parts<F::Kinds>>() -> VTable {
+    VTable {
+        run: run::<F, P>,
+        export: export::<F, P>,
+        measure: measure::<F, P>,
+        finish: |_, _| Ok(()),
+        drop_args: |_| (),
+        ..*F::VTABLE
+    }
 }
 
 /// # Safety
-/// The task is one of `F` and `P`, the caller's, and has not been loaded.
+/// In the slot is a task of `F` and `P`, which lives as long as the reference, and nobody runs.
+unsafe fn in_slot<F: Function, P>(slot: &Slot) -> &Task<F, P> {
+    // SAFETY: the caller's promise.
+    let TaskRef(task) = unsafe { slot.peek::<TaskRef>() };
+    // SAFETY: as above.
+    unsafe { &*task.cast::<Task<F, P>>() }
+}
+
+/// Runs the task in the slot, which the caller has taken.
+unsafe fn run<F: Function, P: Parts<F::Kinds>>(
+    slot: &Slot,
+    cx: Cx,
+    sieve: &mut Sieve<'_>,
+) -> SlotState {
+    // SAFETY: the caller has taken the task, which is one of `F` and `P`.
+    let TaskRef(task) = unsafe { slot.take::<TaskRef>() };
+    let lend = || {
+        // SAFETY: it is the caller's alone, and lives until `end`.
+        let parts = unsafe { &mut (*task.cast_mut().cast::<Task<F, P>>()).parts };
+        lend::<F, P>(parts, sieve)
+    };
+    match catch_unwind(AssertUnwindSafe(lend)) {
+        // SAFETY: the task has been taken out, so the data is empty.
+        Ok((seen, args)) => unsafe { run_with::<F>(slot, cx, sieve, seen, args) },
+        Err(payload) => {
+            // SAFETY: as above.
+            unsafe { slot.put(payload) };
+            SlotState::Panicked
+        }
+    }
+}
+
+/// Looks at the arguments of a task that is about to run, and lends them.
+fn lend<'t, F: Function, P: Parts<F::Kinds>>(
+    parts: &'t mut P,
+    sieve: &mut Sieve<'_>,
+) -> (Option<CallSeen>, Args<'t, F>) {
+    let seen = match sieve.is_closed() {
+        true => None,
+        false => sieve.see::<F>(&parts.sent(), Effort::keeping),
+    };
+    parts.prepare();
+    (seen, parts.lend())
+}
+
+unsafe fn export<F: Function, P: Parts<F::Kinds>>(
+    slot: &Slot,
+    effort: Effort,
+) -> Result<Packed, CodecError> {
+    // SAFETY: the caller has moved the slot to `Leaving`: nobody runs the task.
+    let task = unsafe { in_slot::<F, P>(slot) };
+    export_sent::<F>(&sent::<F, P>(task)?, effort)
+}
+
+/// The arguments as they travel; an error if one of them will never be there, as its task has not been made.
+fn sent<F: Function, P: Parts<F::Kinds>>(
+    task: &Task<F, P>,
+) -> Result<<F::Kinds as Kinds>::Sent<'_>, CodecError> {
+    codec::guard("looking at the arguments", || task.parts.sent())
+}
+
+unsafe fn measure<F: Function, P: Parts<F::Kinds>>(slot: &Slot) -> Option<u64> {
+    // SAFETY: as for `export`.
+    let task = unsafe { in_slot::<F, P>(slot) };
+    measure_sent::<F>(&sent::<F, P>(task).ok()?)
+}
+
+/// # Safety
+/// The task is one of `F` and `P`, the caller's, and has not run.
 unsafe fn maker_of_changed<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Option<u32> {
     // SAFETY: the caller's promise.
     unsafe { &*task.cast::<Task<F, P>>() }
         .parts
         .maker_of_changed()
-}
-
-/// # Safety
-/// As for [`maker_of_changed`].
-unsafe fn loads_long<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { &*task.cast::<Task<F, P>>() }.parts.prepares_long()
-}
-
-/// # Safety
-/// As for [`maker_of_changed`].
-unsafe fn loans<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Loans {
-    // SAFETY: the caller's promise.
-    unsafe { &*task.cast::<Task<F, P>>() }.parts.loans()
 }
 
 /// # Safety
@@ -181,19 +231,24 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
     maker: Maker,
     show: &mut dyn FnMut(TaskRef),
 ) {
+    // SAFETY: the caller's promise; nothing in the slot borrows from the task any more.
+    let mut task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<F, P>>()) };
     let outcome: Result<F::Out, Option<Payload>> = match ended {
         // SAFETY: the state says that the result is there.
         Some((slot, SlotState::Done)) => Ok(unsafe { slot.take() }),
         // SAFETY: the state says that a payload is there.
         Some((slot, SlotState::Panicked)) => Err(Some(unsafe { slot.take::<Payload>() })),
         Some((slot, SlotState::Answered)) => {
-            // SAFETY: the state says that arguments and answer are there.
-            catch_unwind(AssertUnwindSafe(|| unsafe { gate::import::<F>(slot) })).map_err(Some)
+            let parts = &mut task.parts;
+            catch_unwind(AssertUnwindSafe(|| {
+                let (out, back) = gate::open::<F>(slot);
+                parts.take_back(back);
+                out
+            }))
+            .map_err(Some)
         }
         _ => Err(None),
     };
-    // SAFETY: nothing in the slot borrows from the task any more.
-    let mut task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<F, P>>()) };
     // SAFETY: the flow lives as long as one of its tasks.
     let core = unsafe { &*task.head.core };
     let made = outcome.is_ok().then_some(maker);
@@ -259,28 +314,16 @@ impl TaskRef {
 
     /// The worker that has made what the task changes, if it was one of this process.
     pub(super) fn maker_of_changed(self) -> Option<u32> {
-        // SAFETY: the caller has the task, which has not been loaded.
+        // SAFETY: the caller has the task, which has not run.
         unsafe { (self.head().form.maker_of_changed)(self.0) }
     }
 
-    /// Does it run code of the user to load the task?
-    pub(super) fn loads_long(self) -> bool {
-        // SAFETY: the caller has the task, which has not been loaded.
-        unsafe { (self.head().form.loads_long)(self.0) }
-    }
-
-    /// The loans among the arguments.
-    pub(super) fn loans(self) -> Loans {
-        // SAFETY: the caller has the task, which has not been loaded.
-        unsafe { (self.head().form.loans)(self.0) }
-    }
-
-    /// Puts the task in a slot. The payload, if that has panicked: then it cannot run.
-    pub(super) fn load(self, slot: &Slot) -> Result<(), Payload> {
+    /// Puts the task in a slot.
+    pub(super) fn fill(self, slot: &Slot) {
         let TaskHead { index, form, .. } = self.head();
         slot.fill(form.function, &raw const self.core().frame, *index, None);
-        // SAFETY: the caller has the task, and runs it once. It lives until `end`.
-        catch_unwind(AssertUnwindSafe(|| unsafe { (form.load)(self.0, slot) }))
+        // SAFETY: the slot is the caller's, and empty.
+        unsafe { slot.put(self) };
     }
 
     /// Runs the task, on top of what waits on this worker from `head` downwards.
@@ -295,18 +338,7 @@ impl TaskRef {
         let TaskHead { index, form, .. } = *self.head();
         let parent = &raw const core.frame;
         let slot = Slot::vacant(form.function);
-        let sieve = match form.is_local {
-            true => Sieve::closed(),
-            false => worker.sieve_of_taken(parent),
-        };
-        let mut sieve = match sieve.is_closed() {
-            true => sieve,
-            false => sieve.with_loans(self.loans()),
-        };
-        if let Err(payload) = self.load(&slot) {
-            core.panicked(worker.pool(), payload);
-            return self.end(worker.pool(), Some(worker), None);
-        }
+        self.fill(&slot);
         let bottom = Bottom {
             head,
             parent,
@@ -314,7 +346,11 @@ impl TaskRef {
             marked: false,
             part: None,
         };
-        // SAFETY: the slot has just been loaded, and is ours; `head` is above everything of ours that waits.
+        let mut sieve = match form.is_local {
+            true => Sieve::closed(),
+            false => worker.sieve_of_taken(parent),
+        };
+        // SAFETY: the slot has just been filled, and is ours; `head` is above everything of ours that waits.
         let state = worker.on_bottom(bottom, None, || unsafe {
             (form.function.run)(&slot, Cx { head, parent }, &mut sieve)
         });

@@ -322,7 +322,6 @@ impl Pool {
         let Some(AbsentPlace::Returned { back, .. }) = place else {
             unreachable!("the ledger contradicts itself");
         };
-        self.boards.came_back_is_taken(slot.0);
         Some(Found { slot: slot.0, back })
     }
 

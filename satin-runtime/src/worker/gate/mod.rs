@@ -40,7 +40,7 @@ pub(crate) use hosted::came_from_afar;
 pub(super) use ledger::{FrameRef, Ledger};
 use ledger::{SlotRef, lock};
 use pack::{Leaver, Leavers};
-pub(super) use pack::{WholeAnswer, finish, import, length_of, pack, take_answer};
+pub(super) use pack::{WholeAnswer, finish, import, length_of, open, pack, take_answer};
 
 /// The jobs that a [`Gate::take`] found.
 #[derive(Default, Debug)]
@@ -919,7 +919,7 @@ impl Pool {
             Some((TakeFrom::Returned, depth))
         });
         // Tasks are worth more to others than what lies below them.
-        let tasks = (self.boards.has_some_to_take()).then_some((TakeFrom::Board, 0));
+        let tasks = (self.boards.len() > 0).then_some((TakeFrom::Board, 0));
         let all = deques.chain(returned.flatten()).chain(tasks);
         all.filter(|(_, depth)| *depth != STAYS)
             .min_by_key(|(_, depth)| *depth)

@@ -2,18 +2,14 @@
 
 use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
-use super::{
-    super::{frames::JobPlace, thread::Worker},
-    Judge,
-    ledger::SlotRef,
-};
+use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
 use crate::job::{
     Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, JobTrip, Parcel,
     Taken, ValueSize,
     codec::{CodecError, Effort},
     function::{self, Args, Function, Packed},
-    loans::{self, Loans},
-    needs,
+    kinds::Kinds,
+    loans, needs,
     record::{STAYS, Slot},
 };
 
@@ -92,8 +88,7 @@ impl Leaver {
         let job = self.job();
         // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
         let measure = || unsafe { (job.function.get().measure)(job) };
-        let loans = loans_of(job);
-        let ((bytes, values), lent) = loans::with(loans.as_ref(), || needs::look(measure));
+        let ((bytes, values), lent) = loans::gather(|| needs::look(measure));
         self.values = values.iter().map(HeldValue::name_and_size).collect();
         self.note_lent(&lent);
         bytes
@@ -200,16 +195,10 @@ fn pack_with_sizes(
 
 /// The arguments of a job as bytes, and the data that they borrow by name. The caller has taken it; its arguments stay.
 pub(super) fn export(job: &Slot, effort: Effort) -> Result<(Packed, Vec<ValueSize>), CodecError> {
-    let loans = loans_of(job);
     // SAFETY: the caller has taken the job and not run it, so its arguments are there and no other thread takes them.
     let export = || unsafe { (job.function.get().export)(job, effort) };
-    let (packed, lent) = loans::with(loans.as_ref(), export);
+    let (packed, lent) = loans::gather(export);
     Ok((packed?, lent))
-}
-
-/// The loans among the arguments of a job: only tasks of flows have any.
-fn loans_of(job: &Slot) -> Option<Loans> {
-    Worker::of(job).pool().boards.loans_of(job)
 }
 
 /// The answer of a job that was away.
@@ -244,10 +233,17 @@ pub(in crate::worker) fn take_answer(job: &Slot) -> WholeAnswer {
 pub(in crate::worker) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
+    let (out, back) = open::<F>(job);
+    F::Kinds::copy_back(args, back);
+    out
+}
+
+/// Owner: what an answered job gives: its result, and its changed `&mut` arguments.
+pub(in crate::worker) fn open<F: Function>(job: &Slot) -> (F::Out, <F::Kinds as Kinds>::Back) {
     let WholeAnswer { answer, values } = take_answer(job);
     let _until_read = values;
     match answer {
-        Answer::Result { bytes, .. } => function::import::<F>(args, &bytes)
+        Answer::Result { bytes, .. } => function::read_answer::<F>(&bytes)
             .unwrap_or_else(|error| panic!("{}", unreadable(F::VTABLE.info.name, &error))),
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
         Answer::Aborted | Answer::Refused(_) => super::super::thread::raise_abort(),
