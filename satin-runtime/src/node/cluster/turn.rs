@@ -20,12 +20,11 @@ impl Cluster {
             }
             slot.workers.run(&self.programs);
             let bursts = std::mem::take(&mut slot.workers.bursts);
-            let slowness = slot.slowness;
             for (lane, time) in &bursts {
-                self.schedule(
-                    now + time.mul_f64(slowness),
-                    Happening::BurstOver(index, *lane),
-                );
+                let slot = &mut self.slots[index as usize];
+                let ends = now + time.mul_f64(slot.slowness);
+                let number = slot.workers.burst_begins(*lane, ends);
+                self.schedule(ends, Happening::BurstOver(index, *lane, number));
             }
             let slot = &mut self.slots[index as usize];
             slot.workers.bursts = bursts;
@@ -108,7 +107,8 @@ impl Cluster {
                         result: Some(result),
                         ..running
                     });
-                    let answer = slot.workers.answer_of(result);
+                    let bytes = size_of_val(&result);
+                    let answer = slot.workers.answer_of(result, bytes);
                     let saved = Saved {
                         name: JobName::new(
                             JobId::ROOT.child(tag.name.number),
