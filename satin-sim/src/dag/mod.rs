@@ -33,6 +33,7 @@ pub mod chart;
 pub mod command;
 pub mod experiment;
 pub mod graph;
+pub mod nodes;
 pub mod policy;
 pub mod report;
 pub mod sim;

@@ -1,0 +1,298 @@
+//! One run in the shipped code: the runtime's nodes, which steal, judge, find deaths and repair, in its harness
+//! ([`satin_runtime::node::cluster`]) with imaginary workers. The graph is a flow on one of the nodes, and its tasks are jobs.
+//!
+//! A processor is a node with one worker, all at one site. The node of the flow works too, and does not die. What a task reads goes
+//! with it, what it makes comes home, in as many bytes as the versions have. The model's time is stretched so that its reference
+//! time is [`REFERENCE`]; all numbers of the protocol are those of the product.
+
+use std::time::Duration;
+
+use satin_runtime::node::{
+    Judgement, Peer, ProtocolConfig,
+    cluster::{Cluster, GivenTask, Program},
+};
+
+use super::{
+    graph::FlowGraph,
+    policy::Policy,
+    sim::{Outcome, Trial, Violation},
+    world::{ProcessorId, Resource},
+};
+
+/// The length of the reference time: so the nodes, which need about a second, find a death after about 1 % of it, as the model's
+/// policies do.
+pub const REFERENCE: Duration = Duration::from_secs(100);
+
+/// The rate of each link at full speed, in bytes a second: 100 Mbit/s.
+pub const RATE: u64 = 12_500_000;
+
+const SITE: &str = "here";
+
+/// A run that takes so many times the time that one processor would need, at its slowest and with all data moving, is stuck.
+const PATIENCE: f64 = 3.0;
+
+/// Runs a graph with the flow on the node of that processor.
+///
+/// # Errors
+/// The result is not that of the program text, a task began too early, or the run is stuck.
+///
+/// # Panics
+/// The policy is a model, or the processor of the flow dies.
+pub fn run(trial: &Trial<'_>, home: ProcessorId) -> Result<Outcome, Violation> {
+    Run::new(trial, home).run()
+}
+
+/// Something that happens to a processor or a link.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    Speed(Resource, f64),
+    Death(ProcessorId),
+    Return(ProcessorId),
+}
+
+struct Run<'t> {
+    trial: &'t Trial<'t>,
+    cluster: Cluster,
+    config: ProtocolConfig,
+    /// Seconds in one unit of the model's time.
+    scale: f64,
+    program: u32,
+    /// The node of each processor, if it runs.
+    nodes: Vec<Option<u32>>,
+    speeds: Vec<f64>,
+    /// The speed of the link from one processor to another, by the numbers of the model.
+    links: Vec<f64>,
+    /// The dead of whom the node of the flow has not heard, with the times of their deaths.
+    missed: Vec<(Peer, Duration)>,
+    outcome: Outcome,
+}
+
+/// The node of the flow.
+const FLOW: u32 = 0;
+
+impl<'t> Run<'t> {
+    fn new(trial: &'t Trial<'t>, home: ProcessorId) -> Run<'t> {
+        assert!(
+            trial.deaths.iter().all(|death| death.processor != home),
+            "the flow's node does not die"
+        );
+        let judgement = match trial.policy {
+            Policy::Satin => Judgement::Learnt,
+            Policy::SatinAlways => Judgement::Always,
+            model => panic!("{} is a model", model.name()),
+        };
+        let config = ProtocolConfig {
+            judgement,
+            ..ProtocolConfig::default()
+        };
+        let processors = trial.world.processors;
+        let scale = REFERENCE.as_secs_f64() / trial.reference;
+        let mut cluster = Cluster::new(trial.seed);
+        cluster.wire.near.rate = Some(RATE);
+        cluster.form(&config, &[(SITE, processors as u32)], 1);
+        let mut nodes = vec![None; processors];
+        let others = (0..processors).filter(|processor| *processor != home);
+        for (node, processor) in (0..).zip([home].into_iter().chain(others)) {
+            cluster.set_place(node, processor);
+            nodes[processor] = Some(node);
+        }
+        let program = Program::of_tasks(tasks(trial, scale));
+        Run {
+            trial,
+            program: cluster.program(program),
+            cluster,
+            config,
+            scale,
+            nodes,
+            speeds: vec![1.0; processors],
+            links: vec![1.0; processors * processors],
+            missed: Vec::new(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn run(mut self) -> Result<Outcome, Violation> {
+        let mut blows = self.blows().into_iter().peekable();
+        let limit = self.limit();
+        self.cluster.set_main(FLOW, &[self.program], 0);
+        while self.cluster.endings().is_empty() {
+            let next = self.cluster.next_at();
+            if let Some((at, blow)) = blows.next_if(|(at, _)| next.is_none_or(|next| *at <= next)) {
+                self.cluster.run_for(at.saturating_sub(self.cluster.now()));
+                self.strike(blow);
+                continue;
+            }
+            if next.is_none_or(|next| next > limit) {
+                return Err(self.violation(format!(
+                    "stuck: {} jobs have no result",
+                    self.cluster.unsettled()
+                )));
+            }
+            self.cluster.step();
+            self.look_for_news();
+        }
+        self.end()
+    }
+
+    /// What happens, in the order of time.
+    fn blows(&self) -> Vec<(Duration, Blow)> {
+        let at = |at: f64| Duration::from_secs_f64(at * self.scale);
+        let changes = self.trial.world.changes.iter();
+        let changes =
+            changes.map(|change| (at(change.at), Blow::Speed(change.resource, change.speed)));
+        let deaths = self.trial.deaths.iter();
+        let deaths = deaths.flat_map(|death| {
+            let back = death
+                .back
+                .map(|back| (at(back), Blow::Return(death.processor)));
+            [(at(death.at), Blow::Death(death.processor))]
+                .into_iter()
+                .chain(back)
+        });
+        let mut blows: Vec<(Duration, Blow)> = changes.chain(deaths).collect();
+        blows.sort_by_key(|(at, _)| *at);
+        blows
+    }
+
+    fn limit(&self) -> Duration {
+        let Trial { graph, world, .. } = *self.trial;
+        let speeds = world.changes.iter().map(|change| change.speed);
+        let least = speeds.fold(1.0, f64::min);
+        let alone: f64 = (0..graph.tasks.len())
+            .map(|task| {
+                let times = (0..world.processors).map(|on| world.cost(task, on));
+                times.fold(0.0, f64::max) + size_in(graph, task) + size_out(graph, task)
+            })
+            .sum();
+        let last = self.trial.deaths.iter().map(|death| death.at);
+        let last = last.fold(0.0, f64::max);
+        REFERENCE + Duration::from_secs_f64((last + PATIENCE * alone / least) * self.scale)
+    }
+
+    fn strike(&mut self, blow: Blow) {
+        match blow {
+            Blow::Speed(Resource::Processor(processor), speed) => {
+                self.speeds[processor] = speed;
+                if let Some(node) = self.nodes[processor] {
+                    self.cluster.set_slowness(node, 1.0 / speed);
+                }
+            }
+            Blow::Speed(Resource::Link { from, to }, speed) => {
+                let link = self.link(from, to);
+                self.links[link] = speed;
+                if let (Some(from), Some(to)) = (self.nodes[from], self.nodes[to]) {
+                    self.cluster.set_link_speed(from, to, speed);
+                }
+            }
+            Blow::Death(processor) => {
+                let node = self.nodes[processor].take();
+                let node = node.expect("who dies has lived");
+                let peer = self.cluster.peer(node);
+                self.cluster.crash(node);
+                self.missed.push((peer, self.cluster.now()));
+            }
+            Blow::Return(processor) => self.come_back(processor),
+        }
+    }
+
+    fn link(&self, from: ProcessorId, to: ProcessorId) -> usize {
+        from * self.trial.world.processors + to
+    }
+
+    /// A processor is there again: another node joins.
+    fn come_back(&mut self, processor: ProcessorId) {
+        let node = self.cluster.join(&self.config, SITE, 1, FLOW);
+        self.nodes[processor] = Some(node);
+        self.cluster.set_place(node, processor);
+        self.cluster
+            .set_slowness(node, 1.0 / self.speeds[processor]);
+        for other in 0..self.nodes.len() {
+            let Some(other_node) = self.nodes[other].filter(|_| other != processor) else {
+                continue;
+            };
+            let there = self.links[self.link(processor, other)];
+            let back = self.links[self.link(other, processor)];
+            self.cluster.set_link_speed(node, other_node, there);
+            self.cluster.set_link_speed(other_node, node, back);
+        }
+    }
+
+    /// Has the node of the flow heard of a death?
+    fn look_for_news(&mut self) {
+        let view = self.cluster.node(FLOW).view();
+        let is_known = |(peer, _): &mut (Peer, Duration)| !view.is_alive(*peer);
+        let known = self.missed.extract_if(.., is_known);
+        let now = self.cluster.now();
+        let longest = known.map(|(_, since)| (now - since).as_secs_f64() / self.scale);
+        self.outcome.heard_after = longest.fold(self.outcome.heard_after, f64::max);
+    }
+
+    fn end(mut self) -> Result<Outcome, Violation> {
+        let ending = &self.cluster.endings()[0];
+        let right = self.cluster.outcome(self.program).result;
+        if ending.panicked || ending.results != [right] {
+            return Err(self.violation(format!(
+                "the flow's result is {:x?}, and not {right:x}",
+                ending.results
+            )));
+        }
+        let seen = self.cluster.flows_seen(FLOW);
+        let wrong = [&seen.too_early, &seen.missed, &seen.wrong];
+        if let Some(story) = wrong.into_iter().flatten().next() {
+            return Err(self.violation(story.clone()));
+        }
+        let begun = |node| self.cluster.effort(node).started as usize;
+        let elsewhere: usize = (1..self.cluster.nodes()).map(begun).sum();
+        let tasks = self.trial.graph.tasks.len();
+        // The flow itself has begun there too.
+        self.outcome.rewound = (begun(FLOW) - 1 + elsewhere).saturating_sub(tasks);
+        self.outcome.elsewhere = elsewhere;
+        let bytes = self.cluster.traffic.bytes.all();
+        self.outcome.sent = bytes as f64 / RATE as f64 / self.scale;
+        self.outcome.makespan = self.cluster.now().as_secs_f64() / self.scale;
+        Ok(self.outcome)
+    }
+
+    fn violation(&self, sentence: String) -> Violation {
+        Violation {
+            policy: self.trial.policy.name(),
+            at: self.cluster.now().as_secs_f64() / self.scale,
+            sentence,
+        }
+    }
+}
+
+/// The time of sending what a task reads.
+fn size_in(graph: &FlowGraph, task: usize) -> f64 {
+    let inputs = graph.tasks[task].inputs.iter();
+    inputs.map(|version| graph.versions[*version].size).sum()
+}
+
+/// The time of sending what a task makes.
+fn size_out(graph: &FlowGraph, task: usize) -> f64 {
+    let outputs = graph.tasks[task].outputs.iter();
+    outputs.map(|version| graph.versions[*version].size).sum()
+}
+
+/// The tasks as the harness is told them.
+fn tasks(trial: &Trial<'_>, scale: f64) -> Vec<GivenTask> {
+    let Trial { graph, world, .. } = *trial;
+    let bytes = |size: f64| (size * scale * RATE as f64) as usize;
+    let task = |task: usize| GivenTask {
+        reads: reads(graph, task),
+        times: (0..world.processors)
+            .map(|on| Duration::from_secs_f64(world.cost(task, on) * scale))
+            .collect(),
+        arguments: bytes(size_in(graph, task)),
+        result: bytes(size_out(graph, task)),
+    };
+    (0..graph.tasks.len()).map(task).collect()
+}
+
+/// The tasks whose versions a task reads.
+fn reads(graph: &FlowGraph, task: usize) -> Vec<u32> {
+    let inputs = graph.tasks[task].inputs.iter();
+    inputs
+        .map(|version| graph.versions[*version].writer as u32)
+        .collect()
+}
