@@ -296,3 +296,177 @@ fn reads(graph: &FlowGraph, task: usize) -> Vec<u32> {
         .map(|version| graph.versions[*version].writer as u32)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dag::{
+        graph::{Data, Task, TaskGraph},
+        policy::Detection,
+        sim::Death,
+        world::{Change, World},
+    };
+    use crate::faults::Dice;
+
+    /// Tasks of those costs, and what each comes after.
+    fn graph(tasks: &[(f64, &[usize])]) -> TaskGraph {
+        let task = |(cost, after): &(f64, &[usize])| Task {
+            cost: *cost,
+            after: after.to_vec(),
+        };
+        TaskGraph {
+            name: "told".into(),
+            tasks: tasks.iter().map(task).collect(),
+        }
+    }
+
+    struct Story {
+        flow: FlowGraph,
+        world: World,
+        deaths: Vec<Death>,
+    }
+
+    impl Story {
+        fn new(graph: &TaskGraph, data: f64, processors: usize) -> Story {
+            let flow = FlowGraph::new(graph, Data::OneOutput(data), &mut Dice::new(1));
+            Story {
+                world: World::uniform(&flow, processors),
+                flow,
+                deaths: Vec::new(),
+            }
+        }
+
+        fn changes(mut self, at: f64, resource: Resource, speed: f64) -> Story {
+            self.world.changes.push(Change {
+                at,
+                resource,
+                speed,
+            });
+            self
+        }
+
+        fn dies(mut self, processor: ProcessorId, at: f64, back: Option<f64>) -> Story {
+            self.deaths.push(Death {
+                processor,
+                at,
+                back,
+            });
+            self
+        }
+
+        /// With the flow at processor 0. A unit of time is a second.
+        fn run(&self, policy: Policy) -> Outcome {
+            let trial = Trial {
+                graph: &self.flow,
+                world: &self.world,
+                policy,
+                detection: Detection::Nodes,
+                reference: REFERENCE.as_secs_f64(),
+                deaths: &self.deaths,
+                seed: 1,
+            };
+            run(&trial, 0).expect("the result is right")
+        }
+    }
+
+    fn is_about(outcome: Outcome, expected: f64) {
+        let off = outcome.makespan - expected;
+        assert!((0.0..0.1).contains(&off), "{outcome:?} is not {expected}");
+    }
+
+    const TWO: [(f64, &[usize]); 2] = [(10.0, &[]), (10.0, &[])];
+
+    #[test]
+    fn processors_work_side_by_side_each_at_its_speed() {
+        let two = graph(&TWO);
+        is_about(Story::new(&two, 0.0, 1).run(Policy::Satin), 20.0);
+        let outcome = Story::new(&two, 0.0, 2).run(Policy::Satin);
+        is_about(outcome, 10.0);
+        assert_eq!((outcome.elsewhere, outcome.rewound), (1, 0));
+        for processor in [0, 1] {
+            let processor = Resource::Processor(processor);
+            let slows = Story::new(&two, 0.0, 2).changes(5.0, processor, 0.5);
+            is_about(slows.run(Policy::Satin), 15.0);
+        }
+    }
+
+    #[test]
+    fn each_processor_takes_its_own_time_for_a_task() {
+        let one = graph(&[(1.0, &[])]);
+        let story = Story {
+            world: World::of_costs(1, vec![7.0]),
+            ..Story::new(&one, 0.0, 1)
+        };
+        is_about(story.run(Policy::Satin), 7.0);
+    }
+
+    #[test]
+    fn a_task_of_a_dead_node_is_done_at_home_when_the_death_is_known() {
+        let three = graph(&[(10.0, &[]), (10.0, &[]), (10.0, &[])]);
+        let outcome = Story::new(&three, 0.0, 3)
+            .dies(2, 5.0, None)
+            .run(Policy::Satin);
+        is_about(outcome, 20.0);
+        assert_eq!(outcome.rewound, 1);
+        assert!((0.5..2.0).contains(&outcome.heard_after), "{outcome:?}");
+    }
+
+    #[test]
+    fn who_comes_back_works_again_as_slowly_as_before() {
+        let many = [(10.0, &[][..]); 12];
+        let story = || Story::new(&graph(&many), 0.0, 2);
+        let back = |story: Story| story.dies(1, 5.0, Some(12.0)).run(Policy::Satin);
+        let without = story().dies(1, 5.0, None).run(Policy::Satin);
+        is_about(without, 120.0);
+        let fast = back(story());
+        assert!(fast.makespan < 75.0 && fast.elsewhere > 4, "{fast:?}");
+        let slow = back(story().changes(1.0, Resource::Processor(1), 0.5));
+        assert!(slow.makespan > fast.makespan + 5.0, "{slow:?} {fast:?}");
+    }
+
+    #[test]
+    fn data_takes_its_way_there_at_the_rate_of_its_link() {
+        // Both read what the first makes, which takes 3 s in the mean to send.
+        let fork = graph(&[(10.0, &[]), (10.0, &[0]), (10.0, &[0])]);
+        let story = || Story::new(&fork, 0.3, 2);
+        let size = story().flow.versions[0].size;
+        let outcome = story().run(Policy::SatinAlways);
+        is_about(outcome, 20.0 + size);
+        assert!((size..size + 0.1).contains(&outcome.sent), "{outcome:?}");
+        let link = Resource::Link { from: 0, to: 1 };
+        let slow = story().changes(1.0, link, 0.5).run(Policy::SatinAlways);
+        is_about(slow, (20.0 + 2.0 * size).min(30.0));
+        let other_way = Resource::Link { from: 1, to: 0 };
+        let slow = story().changes(1.0, other_way, 0.5);
+        is_about(slow.run(Policy::SatinAlways), 20.0 + size);
+    }
+
+    #[test]
+    fn who_is_back_has_the_links_of_before() {
+        let mut tasks = vec![(1.0, &[][..])];
+        tasks.extend([(10.0, &[0][..]); 8]);
+        let graph = graph(&tasks);
+        let run = |speed: f64| {
+            let link = Resource::Link { from: 0, to: 1 };
+            let story = Story::new(&graph, 0.2, 2).changes(0.5, link, speed);
+            story.dies(1, 0.8, Some(2.0)).run(Policy::SatinAlways)
+        };
+        let (fast, slow) = (run(1.0), run(0.2));
+        assert!(fast.elsewhere > 2, "{fast:?}");
+        assert!(slow.makespan > fast.makespan + 1.0, "{slow:?} {fast:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "the flow's node does not die")]
+    fn the_flow_lives_on_a_node_that_does_not_die() {
+        Story::new(&graph(&TWO), 0.0, 2)
+            .dies(0, 1.0, None)
+            .run(Policy::Satin);
+    }
+
+    #[test]
+    #[should_panic(expected = "flow is a model")]
+    fn models_are_run_elsewhere() {
+        Story::new(&graph(&TWO), 0.0, 2).run(Policy::Flow);
+    }
+}
