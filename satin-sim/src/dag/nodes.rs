@@ -354,8 +354,13 @@ mod tests {
             self
         }
 
-        /// With the flow at processor 0. A unit of time is a second.
+        /// With the flow at processor 0.
         fn run(&self, policy: Policy) -> Outcome {
+            self.run_at(0, policy)
+        }
+
+        /// A unit of time is a second.
+        fn run_at(&self, home: ProcessorId, policy: Policy) -> Outcome {
             let trial = Trial {
                 graph: &self.flow,
                 world: &self.world,
@@ -365,7 +370,7 @@ mod tests {
                 deaths: &self.deaths,
                 seed: 1,
             };
-            run(&trial, 0).expect("the result is right")
+            run(&trial, home).expect("the result is right")
         }
     }
 
@@ -392,12 +397,21 @@ mod tests {
 
     #[test]
     fn each_processor_takes_its_own_time_for_a_task() {
-        let one = graph(&[(1.0, &[])]);
+        // Two tasks, each 7 on the first processor and 3 on the second, which does nothing else.
+        let chain = graph(&[(1.0, &[]), (1.0, &[0])]);
         let story = Story {
-            world: World::of_costs(1, vec![7.0]),
-            ..Story::new(&one, 0.0, 1)
+            world: World::of_costs(2, vec![7.0, 3.0, 7.0, 3.0]),
+            ..Story::new(&chain, 0.0, 2)
         };
-        is_about(story.run(Policy::Satin), 7.0);
+        for (home, expected) in [(0, 14.0), (1, 6.0)] {
+            is_about(story.run_at(home, Policy::Satin), expected);
+        }
+        let two = Story {
+            flow: FlowGraph::new(&graph(&TWO), Data::OneOutput(0.0), &mut Dice::new(1)),
+            ..story
+        };
+        is_about(two.run_at(0, Policy::Satin), 7.0);
+        is_about(two.run_at(1, Policy::Satin), 7.0);
     }
 
     #[test]
@@ -422,6 +436,12 @@ mod tests {
         assert!(fast.makespan < 75.0 && fast.elsewhere > 4, "{fast:?}");
         let slow = back(story().changes(1.0, Resource::Processor(1), 0.5));
         assert!(slow.makespan > fast.makespan + 5.0, "{slow:?} {fast:?}");
+        let unsuited = back(Story {
+            world: World::of_costs(2, [10.0, 20.0].repeat(12)),
+            ..story()
+        });
+        let off = unsuited.makespan - slow.makespan;
+        assert!(off.abs() < 5.0, "{unsuited:?} {slow:?}");
     }
 
     #[test]
