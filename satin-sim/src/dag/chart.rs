@@ -4,6 +4,7 @@ use std::{error::Error, fs, path::Path};
 
 use anyhow::{Context, anyhow};
 use plotters::prelude::*;
+use strum::VariantArray;
 
 use super::{
     experiment::{Cell, Report},
@@ -14,6 +15,7 @@ const PANEL: (u32, u32) = (420, 340);
 const COLUMNS: usize = 2;
 /// GTP and GTP/c start again: their lines would press the others together.
 const LEFT_OUT: [Policy; 2] = [Policy::Gtp, Policy::GtpC];
+/// The colours of the policies that are shown, in the order in which they are named.
 const COLOURS: [RGBColor; 8] = [
     full_palette::GREY_500,
     full_palette::BROWN_500,
@@ -58,6 +60,13 @@ fn draw(report: &Report) -> Result<String, Box<dyn Error>> {
     Ok(picture)
 }
 
+fn colour(policy: Policy) -> RGBColor {
+    let shown = Policy::VARIANTS.iter();
+    let mut shown = shown.filter(|policy| !LEFT_OUT.contains(policy));
+    let place = shown.position(|shown| *shown == policy);
+    COLOURS[place.unwrap_or_default() % COLOURS.len()]
+}
+
 fn panel(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     row: &[&Cell],
@@ -75,7 +84,7 @@ fn panel(
         .x_label_area_size(40)
         .y_label_area_size(44)
         // The names of the policies stand above the lines.
-        .build_cartesian_2d(0.0..right * 1.02, low..low + (top - low) * 1.85)?;
+        .build_cartesian_2d(0.0..right * 1.02, low..low + (top - low) * 2.15)?;
     chart
         .configure_mesh()
         .x_desc("bound of the variation, %")
@@ -84,7 +93,8 @@ fn panel(
         .y_label_formatter(&|extra| format!("{extra:.0}"))
         .light_line_style(WHITE)
         .draw()?;
-    for (cell, colour) in row.iter().zip(COLOURS.iter().cycle()) {
+    for cell in row {
+        let colour = colour(cell.policy);
         let points = cell.of_bounds.iter();
         let points = points.map(|at| (100.0 * at.bound, at.extra_percent));
         let style = colour.stroke_width(2);
@@ -146,6 +156,10 @@ mod tests {
         let picture = draw(&report).unwrap();
         assert!(picture.starts_with("<svg") && picture.contains("gtp/c/r [4.00]"));
         assert!(picture.contains("satin [4.00]"));
+        let all = Policy::VARIANTS.iter().copied();
+        let shown: Vec<Policy> = all.filter(|policy| !LEFT_OUT.contains(policy)).collect();
+        assert_eq!(shown.len(), COLOURS.len());
+        assert_eq!(colour(Policy::SatinAlways), COLOURS[7]);
         assert!(picture.contains("5x500, 0.02 per edge, te1"));
     }
 }

@@ -44,7 +44,7 @@ pub fn run(trial: &Trial<'_>, home: ProcessorId) -> Result<Outcome, Violation> {
 
 /// Something that happens to a processor or a link.
 #[derive(Clone, Copy, Debug)]
-enum Blow {
+enum Incident {
     Speed(Resource, f64),
     Death(ProcessorId),
     Return(ProcessorId),
@@ -112,14 +112,16 @@ impl<'t> Run<'t> {
     }
 
     fn run(mut self) -> Result<Outcome, Violation> {
-        let mut blows = self.blows().into_iter().peekable();
+        let mut incidents = self.incidents().into_iter().peekable();
         let limit = self.limit();
         self.cluster.set_main(FLOW, &[self.program], 0);
         while self.cluster.endings().is_empty() {
             let next = self.cluster.next_at();
-            if let Some((at, blow)) = blows.next_if(|(at, _)| next.is_none_or(|next| *at <= next)) {
+            if let Some((at, incident)) =
+                incidents.next_if(|(at, _)| next.is_none_or(|next| *at <= next))
+            {
                 self.cluster.run_for(at.saturating_sub(self.cluster.now()));
-                self.strike(blow);
+                self.happen(incident);
                 continue;
             }
             if next.is_none_or(|next| next > limit) {
@@ -135,23 +137,27 @@ impl<'t> Run<'t> {
     }
 
     /// What happens, in the order of time.
-    fn blows(&self) -> Vec<(Duration, Blow)> {
+    fn incidents(&self) -> Vec<(Duration, Incident)> {
         let at = |at: f64| Duration::from_secs_f64(at * self.scale);
         let changes = self.trial.world.changes.iter();
-        let changes =
-            changes.map(|change| (at(change.at), Blow::Speed(change.resource, change.speed)));
+        let changes = changes.map(|change| {
+            (
+                at(change.at),
+                Incident::Speed(change.resource, change.speed),
+            )
+        });
         let deaths = self.trial.deaths.iter();
         let deaths = deaths.flat_map(|death| {
             let back = death
                 .back
-                .map(|back| (at(back), Blow::Return(death.processor)));
-            [(at(death.at), Blow::Death(death.processor))]
+                .map(|back| (at(back), Incident::Return(death.processor)));
+            [(at(death.at), Incident::Death(death.processor))]
                 .into_iter()
                 .chain(back)
         });
-        let mut blows: Vec<(Duration, Blow)> = changes.chain(deaths).collect();
-        blows.sort_by_key(|(at, _)| *at);
-        blows
+        let mut incidents: Vec<(Duration, Incident)> = changes.chain(deaths).collect();
+        incidents.sort_by_key(|(at, _)| *at);
+        incidents
     }
 
     fn limit(&self) -> Duration {
@@ -169,29 +175,29 @@ impl<'t> Run<'t> {
         REFERENCE + Duration::from_secs_f64((last + PATIENCE * alone / least) * self.scale)
     }
 
-    fn strike(&mut self, blow: Blow) {
-        match blow {
-            Blow::Speed(Resource::Processor(processor), speed) => {
+    fn happen(&mut self, incident: Incident) {
+        match incident {
+            Incident::Speed(Resource::Processor(processor), speed) => {
                 self.speeds[processor] = speed;
                 if let Some(node) = self.nodes[processor] {
                     self.cluster.set_slowness(node, 1.0 / speed);
                 }
             }
-            Blow::Speed(Resource::Link { from, to }, speed) => {
+            Incident::Speed(Resource::Link { from, to }, speed) => {
                 let link = self.link(from, to);
                 self.links[link] = speed;
                 if let (Some(from), Some(to)) = (self.nodes[from], self.nodes[to]) {
                     self.cluster.set_link_speed(from, to, speed);
                 }
             }
-            Blow::Death(processor) => {
+            Incident::Death(processor) => {
                 let node = self.nodes[processor].take();
                 let node = node.expect("who dies has lived");
                 let peer = self.cluster.peer(node);
                 self.cluster.crash(node);
                 self.missed.push((peer, self.cluster.now()));
             }
-            Blow::Return(processor) => self.come_back(processor),
+            Incident::Return(processor) => self.come_back(processor),
         }
     }
 
