@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use satin_sim::dag::{
-    experiment::{self, Case, Contender, Report, Scenario, Settings, Size},
+    experiment::{self, Case, Cell, Contender, Report, Scenario, Settings, Size},
     graph::{Data, random},
     policy::Policy,
     report,
@@ -73,6 +73,95 @@ fn a_few_graphs_keep_the_targets() {
     assert!(extra[0] > 50.0 && extra[2] > 1.3 * extra[3], "{extra:?}");
 }
 
+/// The shipped code and pull at random, on two graphs: a cell of the shipped code and one of pull for each case.
+fn shipped(data: &[Data], scenarios: &[Scenario], jobs: u32) -> Vec<[Cell; 2]> {
+    let size = Size {
+        processors: 5,
+        tasks: 300,
+    };
+    let cases = data.iter().flat_map(|data| {
+        scenarios.iter().map(|scenario| Case {
+            size,
+            data: *data,
+            scenario: *scenario,
+        })
+    });
+    let settings = Settings {
+        graphs: [4, 77]
+            .map(|number| random::graph(number, 1000, 1))
+            .to_vec(),
+        cases: cases.collect(),
+        contenders: [Policy::Satin, Policy::PullRandom]
+            .map(|policy| Contender {
+                policy,
+                detection: policy.own_detection(),
+            })
+            .to_vec(),
+        bounds: vec![0.0, 0.6],
+        seed: 1,
+        jobs,
+    };
+    let report = experiment::run(&settings, &|_| ()).expect("each run gives the right result");
+    let (pairs, rest) = report.cells.as_chunks();
+    assert!(rest.is_empty());
+    pairs.to_vec()
+}
+
+const ALL: [Scenario; 4] = [
+    Scenario::Te1,
+    Scenario::Te1Back,
+    Scenario::Te2,
+    Scenario::Te2Back,
+];
+
+#[test]
+fn the_shipped_code_gives_the_same_figures_each_time() {
+    let run = |jobs| shipped(&[Data::PerEdge(0.01)], &ALL, jobs);
+    assert_eq!(run(1), run(3));
+}
+
+#[test]
+fn the_shipped_code_loses_what_dead_nodes_would_have_done() {
+    let rows = shipped(&[Data::PerEdge(0.0)], &ALL, 2);
+    let [te1, te1_back, te2, te2_back] = &rows[..] else {
+        panic!("{rows:?}");
+    };
+    for [satin, pull] in &rows {
+        // What was done is at home; pull does it again.
+        assert!(satin.extra_percent < pull.extra_percent, "{satin:?}");
+        // A task that was under way on each node that died, if there was one.
+        assert!((0.25..4.0).contains(&satin.rewound), "{satin:?}");
+        let heard = satin.heard_percent.expect("nodes find out");
+        assert!((0.5..2.0).contains(&heard), "{satin:?}");
+    }
+    let [one, one_back, two, two_back] =
+        [te1, te1_back, te2, te2_back].map(|[satin, _]| satin.extra_percent);
+    assert!(one > 3.0 && two > 2.0 * one, "{one} {two}");
+    assert!(
+        one_back < one && two_back < two / 2.0,
+        "{one_back} {two_back}"
+    );
+    // Without data to move, thieves that pull are what nodes that steal are.
+    assert!((0.9..1.2).contains(&(te1[0].nsl / te1[1].nsl)), "{te1:?}");
+    assert!(te1[0].elsewhere_percent > Some(60.0), "{te1:?}");
+}
+
+#[test]
+fn data_keeps_tasks_of_the_shipped_code_at_home() {
+    let data = [0.0, 0.01, 0.5].map(Data::OneOutput);
+    let rows = shipped(&data, &[Scenario::Te1], 2);
+    let satin: Vec<&Cell> = rows.iter().map(|[satin, _]| satin).collect();
+    let elsewhere: Vec<f64> = satin
+        .iter()
+        .map(|cell| cell.elsewhere_percent.expect("it is counted"))
+        .collect();
+    assert!(elsewhere.is_sorted_by(|a, b| a > b), "{elsewhere:?}");
+    assert!(elsewhere[2] < 20.0, "{elsewhere:?}");
+    let lengths: Vec<f64> = satin.iter().map(|cell| cell.nsl).collect();
+    assert!(lengths.is_sorted_by(|a, b| a < b), "{lengths:?}");
+    assert!(satin[1].moved > satin[0].moved + 0.05, "{satin:?}");
+}
+
 #[test]
 fn a_factorisation_gives_a_table_and_files() {
     let folder = std::env::temp_dir().join(format!("satin-sim-dag-{}", std::process::id()));
@@ -96,14 +185,22 @@ fn a_factorisation_gives_a_table_and_files() {
         "one output, 0.1",
         "gtp/c/r",
         "flow-copies",
+        "satin",
+        "tasks elsewhere, %",
         "nothing was stuck",
     ] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
     let json = std::fs::read_to_string(json).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["cells"].as_array().unwrap().len(), 10);
-    assert_eq!(json["cells"][0]["policy"], "gtp");
+    let cells = json["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 11);
+    assert_eq!(cells[0]["policy"], "gtp");
+    assert!(cells[0]["elsewhere_percent"].is_null());
+    let shipped = cells.iter().find(|cell| cell["policy"] == "satin");
+    let shipped = shipped.expect("the shipped code is there");
+    assert!(shipped["elsewhere_percent"].as_f64() > Some(0.0));
+    assert_eq!(shipped["detection"], "nodes");
     assert!(std::fs::read_to_string(svg).unwrap().starts_with("<svg"));
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -4,6 +4,7 @@ use std::{error::Error, fs, path::Path};
 
 use anyhow::{Context, anyhow};
 use plotters::prelude::*;
+use strum::VariantArray;
 
 use super::{
     experiment::{Cell, Report},
@@ -14,13 +15,16 @@ const PANEL: (u32, u32) = (420, 340);
 const COLUMNS: usize = 2;
 /// GTP and GTP/c start again: their lines would press the others together.
 const LEFT_OUT: [Policy; 2] = [Policy::Gtp, Policy::GtpC];
-const COLOURS: [RGBColor; 6] = [
+/// The colours of the policies that are shown, in the order in which they are named.
+const COLOURS: [RGBColor; 8] = [
     full_palette::GREY_500,
     full_palette::BROWN_500,
     full_palette::ORANGE_300,
     full_palette::ORANGE_800,
     full_palette::BLUE_300,
     full_palette::BLUE_800,
+    full_palette::GREEN_800,
+    full_palette::GREEN_300,
 ];
 
 /// Draws the experiment as SVG.
@@ -46,7 +50,7 @@ fn draw(report: &Report) -> Result<String, Box<dyn Error>> {
         let size = (PANEL.0 * COLUMNS as u32, 40 + PANEL.1 * height as u32);
         let root = SVGBackend::with_string(&mut picture, size).into_drawing_area();
         root.fill(&WHITE)?;
-        let title = "Time that a death adds, by policy: a model of the design";
+        let title = "Time that a death adds, by policy [length without a death, in critical paths]";
         let below = root.titled(title, ("sans-serif", 20))?;
         for (row, area) in rows.iter().zip(below.split_evenly((height, COLUMNS))) {
             panel(&area, row)?;
@@ -54,6 +58,13 @@ fn draw(report: &Report) -> Result<String, Box<dyn Error>> {
         root.present()?;
     }
     Ok(picture)
+}
+
+fn colour(policy: Policy) -> RGBColor {
+    let shown = Policy::VARIANTS.iter();
+    let mut shown = shown.filter(|policy| !LEFT_OUT.contains(policy));
+    let place = shown.position(|shown| *shown == policy);
+    COLOURS[place.unwrap_or_default() % COLOURS.len()]
 }
 
 fn panel(
@@ -73,7 +84,7 @@ fn panel(
         .x_label_area_size(40)
         .y_label_area_size(44)
         // The names of the policies stand above the lines.
-        .build_cartesian_2d(0.0..right * 1.02, low..low + (top - low) * 1.85)?;
+        .build_cartesian_2d(0.0..right * 1.02, low..low + (top - low) * 2.15)?;
     chart
         .configure_mesh()
         .x_desc("bound of the variation, %")
@@ -82,13 +93,14 @@ fn panel(
         .y_label_formatter(&|extra| format!("{extra:.0}"))
         .light_line_style(WHITE)
         .draw()?;
-    for (cell, colour) in row.iter().zip(COLOURS.iter().cycle()) {
+    for cell in row {
+        let colour = colour(cell.policy);
         let points = cell.of_bounds.iter();
         let points = points.map(|at| (100.0 * at.bound, at.extra_percent));
         let style = colour.stroke_width(2);
         chart
             .draw_series(LineSeries::new(points, style).point_size(3))?
-            .label(cell.policy.name())
+            .label(format!("{} [{:.2}]", cell.policy.name(), cell.nsl))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
     }
     chart
@@ -129,6 +141,9 @@ mod tests {
             nsl_with_death: 4.5,
             rewound: 1.0,
             copied: 0.0,
+            moved: 0.1,
+            elsewhere_percent: None,
+            heard_percent: None,
         };
         let report = Report {
             graphs: 1,
@@ -136,10 +151,15 @@ mod tests {
             bounds: vec![0.0, 0.9],
             seed: 1,
             runs: 4,
-            cells: vec![cell(Policy::GtpCR), cell(Policy::Flow)],
+            cells: vec![cell(Policy::GtpCR), cell(Policy::Satin)],
         };
         let picture = draw(&report).unwrap();
-        assert!(picture.starts_with("<svg") && picture.contains("gtp/c/r"));
+        assert!(picture.starts_with("<svg") && picture.contains("gtp/c/r [4.00]"));
+        assert!(picture.contains("satin [4.00]"));
+        let all = Policy::VARIANTS.iter().copied();
+        let shown: Vec<Policy> = all.filter(|policy| !LEFT_OUT.contains(policy)).collect();
+        assert_eq!(shown.len(), COLOURS.len());
+        assert_eq!(colour(Policy::SatinAlways), COLOURS[7]);
         assert!(picture.contains("5x500, 0.02 per edge, te1"));
     }
 }

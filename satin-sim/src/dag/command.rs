@@ -37,18 +37,24 @@ after a tenth of the run, with nothing.
 A figure `13.4 (14.2) [3.84]` says: a death adds 13.4 % of time in the mean over graphs and bounds, 14.2 % at the worst bound;
 without it a run takes 3.84 times the critical path.
 
+Policies: all but satin and satin-always are models. satin is the shipped code: the runtime's nodes with imaginary workers. Nodes
+that have nothing to do steal tasks; what a task reads goes with it, what it makes comes back to the node of the flow. satin-always is
+the same with SATIN_WORTH=always, and is run only if it is named. A second table says what the nodes did.
+
 Examples:
-  satin-sim dag                                         # a sample of graphs: about a minute
+  satin-sim dag                                         # a sample of graphs: two or three minutes
+  satin-sim dag --policies flow,satin,satin-always --sample 3    # the shipped code beside the design
   satin-sim dag --full --json dag.json --svg dag.svg    # all 180 graphs
   satin-sim dag lu:10 --size 4x400 --data output:0.1    # a tiled LU on 4 processors
   satin-sim dag stg --scenario te1,te2 --size 5x100     # the files of the Standard Task Graph Set
   satin-sim dag graph.stg --policies gtp/c/r,flow-copies --bounds 0,50";
 
-/// Task graphs on processors that vary and die: GTP with copies and rewinding, pull, and the design of flows, side by side.
+/// Task graphs on processors that vary and die: GTP with copies and rewinding, pull, and the design of flows, side by side, as models;
+/// and the shipped code.
 ///
-/// A model of the design, not the runtime: it says what the rules of the design are worth. While it simulates it checks that
-/// nothing is stuck, that a task runs again only if it was rewound, and that what is wanted has a holder or a writer that will
-/// run. The exit code is 1 if one of these is violated.
+/// The models say what the rules of the design are worth, the shipped code what the runtime does. Of models it is checked that nothing is
+/// stuck, that a task runs again only if it was rewound, and that what is wanted has a holder or a writer that will run; of the shipped
+/// code that it comes to its end, with the result of the program text. The exit code is 1 if one of these is violated.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Dag {
@@ -70,7 +76,7 @@ pub struct Dag {
     /// What happens to processors: te1, te1-back, te2, te2-back.
     #[arg(long, value_parser = parse::named::<Scenario>, value_name = "NAME,..", value_delimiter = ',')]
     scenario: Vec<Scenario>,
-    /// Only these policies: gtp, gtp/c, gtp/r, gtp/c/r, pull-random, pull-rank, flow, flow-copies.
+    /// Only these policies: gtp, gtp/c, gtp/r, gtp/c/r, pull-random, pull-rank, flow, flow-copies, satin, satin-always.
     #[arg(long, value_parser = parse::named::<Policy>, value_name = "NAME,..", value_delimiter = ',')]
     policies: Vec<Policy>,
     /// Bounds of the variation, in per cent: at 30, speeds are between 70 % and all.
@@ -240,8 +246,11 @@ impl Dag {
     }
 
     fn contenders(&self) -> Vec<Contender> {
-        let is_chosen =
-            |policy: &Policy| self.policies.is_empty() || self.policies.contains(policy);
+        let is_chosen = |policy: &Policy| match self.policies.is_empty() {
+            // Another setting of the shipped code, and the slowest of all.
+            true => *policy != Policy::SatinAlways,
+            false => self.policies.contains(policy),
+        };
         let chosen = || Policy::VARIANTS.iter().copied().filter(is_chosen);
         let mut contenders: Vec<Contender> = chosen()
             .map(|policy| Contender {
@@ -323,8 +332,9 @@ impl Dag {
         }
         let report = experiment::run(&settings, &progress());
         clear_line();
-        let report =
-            report.context("an invariant was violated: the model is wrong, or a policy")?;
+        let report = report.context(
+            "an invariant was violated: the model is wrong, or a policy; of satin, the shipped code or its harness",
+        )?;
         say(&format!(
             "{} graphs, {:.0} edges in the mean; bounds {} %; {} runs in {:.0} s, seed {}; nothing was stuck\n\
              extra time by a death, % (worst bound) [length without it, in critical paths]",
@@ -338,6 +348,10 @@ impl Dag {
         say(&report::table(&report));
         if let Some(table) = report::equal_delays(&report) {
             say(&"the same, with equal delays of detection");
+            say(&table);
+        }
+        if let Some(table) = report::shipped(&report) {
+            say(&"what the nodes of the shipped code did");
             say(&table);
         }
         let targets = report::targets(&report);
@@ -408,7 +422,7 @@ mod tests {
             Some(example.split('#').next().unwrap_or_default())
         });
         let examples: Vec<&str> = examples.collect();
-        assert_eq!(examples.len(), 5);
+        assert_eq!(examples.len(), 6);
         for example in examples {
             let dag = parsed(example).unwrap_or_else(|error| panic!("{example}: {error}"));
             assert!(!dag.cases().unwrap().is_empty());
@@ -420,7 +434,13 @@ mod tests {
     fn without_arguments_the_rows_are_those_of_the_design() {
         let dag = parsed("").unwrap();
         assert_eq!(dag.cases().unwrap().len(), 5);
-        assert_eq!(dag.contenders().len(), Policy::VARIANTS.len() + 2);
+        // All policies but one, and two with another delay.
+        assert_eq!(dag.contenders().len(), Policy::VARIANTS.len() - 1 + 2);
+        let policies = dag.contenders().into_iter().map(|is| is.policy);
+        assert!(policies.clone().any(|policy| policy == Policy::Satin));
+        assert!(policies.clone().all(|policy| policy != Policy::SatinAlways));
+        let named = parsed("--policies satin-always").unwrap().contenders();
+        assert_eq!(named[0].policy, Policy::SatinAlways);
         assert_eq!(dag.bounds, [0.0, 0.3, 0.6, 0.9]);
     }
 

@@ -10,6 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use super::{
     graph::{Data, FlowGraph, TaskGraph},
+    nodes,
     policy::{Detection, Policy},
     sim::{self, Death, Outcome, Trial, Violation},
     world::World,
@@ -168,6 +169,12 @@ pub struct Cell {
     pub rewound: f64,
     /// Data copied in the background, as a share of what is sent because a task needs it; without a death.
     pub copied: f64,
+    /// Data that a task moves in runs without a death: the time of sending it, in mean tasks.
+    pub moved: f64,
+    /// Tasks that began elsewhere than on the node of the flow, in runs without a death, as per cent of all. Of models it is not known.
+    pub elsewhere_percent: Option<f64>,
+    /// The time from a death until the node of the flow knew of it, as per cent of the reference. Of models it is given.
+    pub heard_percent: Option<f64>,
 }
 
 /// The figures at one bound.
@@ -211,6 +218,10 @@ pub struct Failure {
 #[derive(Clone, Copy, Default, Debug)]
 struct Pair {
     critical_path: f64,
+    reference: f64,
+    tasks: usize,
+    /// The time of all tasks on processors of mean speed.
+    work: f64,
     without: Outcome,
     with: Outcome,
 }
@@ -222,6 +233,14 @@ impl Pair {
 
     fn nsl(&self) -> f64 {
         self.without.makespan / self.critical_path
+    }
+
+    fn elsewhere_percent(&self) -> f64 {
+        100.0 * self.without.elsewhere as f64 / self.tasks as f64
+    }
+
+    fn heard_percent(&self) -> f64 {
+        100.0 * self.with.heard_after / self.reference
     }
 }
 
@@ -356,6 +375,11 @@ fn run_unit(settings: &Settings, group: &Group, unit: Unit) -> Result<Pairs, Fai
     let world = still.varying(bound, reference, &mut dice);
     let first = dice.below(size.processors as u64) as usize;
     let victims = [first, world.another(first, &mut dice)];
+    let home = home(size.processors, victims);
+    let run = |trial: &Trial<'_>| match trial.policy.is_shipped() {
+        true => nodes::run(trial, home),
+        false => sim::run(trial),
+    };
     let mut pairs = vec![Vec::new(); group.scenarios.len()];
     for contender in &settings.contenders {
         let trial = Trial {
@@ -367,19 +391,29 @@ fn run_unit(settings: &Settings, group: &Group, unit: Unit) -> Result<Pairs, Fai
             deaths: &[],
             seed,
         };
-        let without = sim::run(&trial).map_err(failure("no death"))?;
+        let without = run(&trial).map_err(failure("no death"))?;
         for (scenario, pairs) in group.scenarios.iter().zip(&mut pairs) {
             let deaths = scenario.deaths(without.makespan, victims);
             let deaths = &deaths;
-            let with = sim::run(&Trial { deaths, ..trial });
+            let with = run(&Trial { deaths, ..trial });
             pairs.push(Pair {
                 critical_path,
+                reference,
+                tasks: flow.tasks.len(),
+                work: flow.mean_cost * flow.tasks.len() as f64,
                 without,
                 with: with.map_err(failure(scenario.name()))?,
             });
         }
     }
     Ok(pairs)
+}
+
+/// The processor of the flow's node, for the shipped code: one that does not die.
+fn home(processors: usize, victims: [usize; 2]) -> usize {
+    let mut others = (0..processors).filter(|processor| !victims.contains(processor));
+    // Of two processors one dies.
+    others.next().unwrap_or(victims[1])
 }
 
 /// The time to which delays and periods are related: the first plan of GTP, when nothing changes.
@@ -437,11 +471,13 @@ fn cell(
         .collect();
     let worst = of_bounds.iter().map(|at| at.extra_percent);
     let sent = mean(&all, |pair| pair.without.sent);
+    let policy = settings.contenders[contender].policy;
+    let of_nodes = |of: fn(&Pair) -> f64| policy.is_shipped().then(|| mean(&all, of));
     Cell {
         size: case.size,
         data: case.data.to_string(),
         scenario: case.scenario,
-        policy: settings.contenders[contender].policy,
+        policy,
         detection: settings.contenders[contender].detection,
         extra_percent: mean(&all, Pair::extra_percent),
         worst_percent: worst.fold(f64::NEG_INFINITY, f64::max),
@@ -450,6 +486,9 @@ fn cell(
         nsl_with_death: mean(&all, |pair| pair.with.makespan / pair.critical_path),
         rewound: mean(&all, |pair| pair.with.rewound as f64),
         copied: mean(&all, |pair| pair.without.copied) / sent.max(f64::MIN_POSITIVE),
+        moved: mean(&all, |pair| pair.without.sent / pair.work),
+        elsewhere_percent: of_nodes(Pair::elsewhere_percent),
+        heard_percent: of_nodes(Pair::heard_percent),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Task graphs on processors that vary in speed and die: the scheduler GTP with copies and rewinding (Hernandez and Cole 2007),
 //! pull, and what the design of flows does, side by side.
 //!
-//! Unlike the rest of this crate, this is a model: nothing of the runtime runs here. It says what the rules of the design are
-//! worth, not what the runtime does. `README.md` in this folder has its words, its limits and its figures.
+//! Unlike the rest of this crate, these are models: nothing of the runtime runs in them. They say what the rules of the design are
+//! worth, not what the runtime does. What the runtime does says [`nodes`], which runs the same graphs in the shipped code. `README.md` in
+//! this folder has the words, the limits and the figures.
 //!
 //! * [`graph`]: graphs from files, of tiled programs, at random. [`world`]: processors and links that vary.
-//! * [`policy`]: what is compared. [`sim`]: one run, with its invariants.
+//! * [`policy`]: what is compared. [`sim`]: one run of a model, with its invariants. [`nodes`]: one run of the shipped code.
 //! * [`experiment`]: all policies on all graphs. [`report`], [`chart`]: what came of it. [`command`]: `satin-sim dag`.
 //!
 //! ```
@@ -33,6 +34,7 @@ pub mod chart;
 pub mod command;
 pub mod experiment;
 pub mod graph;
+pub mod nodes;
 pub mod policy;
 pub mod report;
 pub mod sim;

@@ -50,6 +50,14 @@ pub enum Policy {
     #[strum(serialize = "flow-copies")]
     #[serde(rename = "flow-copies")]
     FlowCopies,
+    /// The shipped code: nodes that have nothing to do steal tasks that are worth their way.
+    #[strum(serialize = "satin")]
+    #[serde(rename = "satin")]
+    Satin,
+    /// The shipped code with `SATIN_WORTH=always`: all tasks are worth their way.
+    #[strum(serialize = "satin-always")]
+    #[serde(rename = "satin-always")]
+    SatinAlways,
 }
 
 /// What a policy does again after a death.
@@ -70,6 +78,8 @@ pub(super) enum Placing {
     Pull { by_rank: bool },
     /// The owner grants tasks, also ahead of their inputs.
     Grant,
+    /// Nodes steal: no model.
+    Steal,
 }
 
 impl Policy {
@@ -85,7 +95,14 @@ impl Policy {
             Policy::PullRandom => Placing::Pull { by_rank: false },
             Policy::PullRank => Placing::Pull { by_rank: true },
             Policy::Flow | Policy::FlowCopies => Placing::Grant,
+            Policy::Satin | Policy::SatinAlways => Placing::Steal,
         }
+    }
+
+    /// Does the shipped code run, and no model of a policy?
+    #[must_use]
+    pub fn is_shipped(self) -> bool {
+        self.placing() == Placing::Steal
     }
 
     pub(super) fn recovery(self) -> Recovery {
@@ -111,6 +128,7 @@ impl Policy {
         match self.placing() {
             Placing::Plan => Detection::AtPoints,
             Placing::Pull { .. } | Placing::Grant => Detection::Soon,
+            Placing::Steal => Detection::Nodes,
         }
     }
 }
@@ -123,6 +141,8 @@ pub enum Detection {
     AtPoints,
     /// After a hundredth of the reference time.
     Soon,
+    /// When the nodes of the shipped code find out.
+    Nodes,
 }
 
 impl Detection {

@@ -95,6 +95,42 @@ pub fn equal_delays(report: &Report) -> Option<Table> {
     Some(table)
 }
 
+/// What the shipped code did, beside the model of flows. None if it was not run.
+#[must_use]
+pub fn shipped(report: &Report) -> Option<Table> {
+    if !report.cells.iter().any(|cell| cell.policy.is_shipped()) {
+        return None;
+    }
+    let is_shown = |cell: &&Cell| {
+        let is_compared = [Policy::Flow, Policy::FlowCopies].contains(&cell.policy);
+        cell.detection == cell.policy.own_detection() && (cell.policy.is_shipped() || is_compared)
+    };
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header([
+        "scenario",
+        "policy",
+        "length",
+        "tasks elsewhere, %",
+        "data a task moves,\nmean tasks",
+        "begun again",
+        "death known after,\n% of the reference",
+    ]);
+    for cell in report.cells.iter().filter(is_shown) {
+        let percent = |percent: Option<f64>| percent.map_or("-".into(), |is| format!("{is:.2}"));
+        table.add_row([
+            title(cell).replace('\n', ", "),
+            cell.policy.name().into(),
+            format!("{:.3}", cell.nsl),
+            percent(cell.elsewhere_percent),
+            format!("{:.3}", cell.moved),
+            format!("{:.1}", cell.rewound),
+            percent(cell.heard_percent),
+        ]);
+    }
+    Some(table)
+}
+
 /// A target of the design, and what was measured.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Target {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-use super::{Cluster, Identity, Notice, Path, ValueName};
+use super::{Cluster, Happening, Identity, Notice, Path, ValueName};
 use crate::job::ValueSize;
 
 /// Share of the gossip that comes late, of the gossip that may.
@@ -92,9 +92,24 @@ impl Cluster {
         twice.then(|| self.wire.gossip_late.mul_f64(self.rng.random()))
     }
 
-    /// Makes computing on that node take `times` as long.
+    /// Makes computing on that node take `times` as long from now on, also what is under way.
     pub fn set_slowness(&mut self, node: u32, times: f64) {
-        self.slot_mut(node).slowness = times;
+        let now = self.now;
+        let slot = self.slot_mut(node);
+        let change = times / std::mem::replace(&mut slot.slowness, times);
+        for (lane, number, ends) in slot.workers.slow_down(now, change) {
+            self.schedule(ends, Happening::BurstOver(node, lane, number));
+        }
+    }
+
+    /// Puts a node at a place: tasks need not take the same time everywhere, see [`GivenTask`](super::GivenTask). All are at place 0 otherwise.
+    pub fn set_place(&mut self, node: u32, place: usize) {
+        self.slot_mut(node).workers.place = place;
+    }
+
+    /// Messages that one node sends to another from now on move at this share of the rate of their path.
+    pub fn set_link_speed(&mut self, from: u32, to: u32, share: f64) {
+        self.wire.set_speed(from, to, share);
     }
 
     /// Sets the time that the network thread of that node needs for every message: messages that come meanwhile

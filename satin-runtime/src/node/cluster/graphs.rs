@@ -113,6 +113,14 @@ impl Graph {
         }
     }
 
+    /// The graph of a text whose tasks read the results of these.
+    pub(super) fn of_reads(inputs: Vec<Vec<u32>>) -> Graph {
+        Graph {
+            natural: (0..inputs.len() as u32).collect(),
+            inputs,
+        }
+    }
+
     /// The same tasks, by a program text that makes them in another order: one of those in which each stands behind what it reads.
     pub(super) fn shuffled(&self, seed: u64) -> Graph {
         let count = self.len() as usize;

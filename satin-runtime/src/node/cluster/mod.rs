@@ -37,7 +37,7 @@ mod tests;
 pub use bounds::{BEST, BestLeaf, Sighting, Smallest};
 pub use graphs::FlowForm;
 pub use journal::{Note, Noted};
-pub use program::{Outcome, Program, Shape, Work, mix};
+pub use program::{GivenTask, Outcome, Program, Shape, Work, mix};
 pub use store::{ImaginaryStore, StoredBatch};
 pub use threads::OtherRoot;
 pub use wire::{Path, Wire, size};
@@ -76,7 +76,8 @@ enum Happening {
         message: Box<Message>,
     },
     Timeout(u32),
-    BurstOver(u32, u32),
+    /// A worker of a node has computed, unless the burst of that number was put off.
+    BurstOver(u32, u32, u32),
     Publish(u32),
     Open {
         from: u32,
@@ -129,7 +130,7 @@ impl Happening {
         match self {
             Happening::Arrive { to, .. } => Some(*to),
             Happening::Timeout(node)
-            | Happening::BurstOver(node, _)
+            | Happening::BurstOver(node, ..)
             | Happening::Publish(node)
             | Happening::Unreachable { node, .. }
             | Happening::Gone { node, .. }
@@ -185,6 +186,8 @@ struct ImaginaryLink {
     arrived: Duration,
     /// The time at which the link is free to send again.
     free: Duration,
+    /// The time at which the large messages have been sent that were to be sent so far.
+    large_free: Duration,
     /// Wait for a connection to that life of the other.
     waiting: Vec<(Peer, Message)>,
     /// Sent, but nothing comes through.
@@ -741,8 +744,8 @@ impl Cluster {
                     self.run_node(node);
                 }
             }
-            Happening::BurstOver(node, lane) => {
-                self.slot_mut(node).workers.burst_over(lane);
+            Happening::BurstOver(node, lane, number) => {
+                self.slot_mut(node).workers.burst_over(lane, number);
                 self.run_node(node);
             }
             Happening::Publish(node) => {

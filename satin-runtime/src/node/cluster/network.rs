@@ -100,6 +100,7 @@ impl Cluster {
             link.last = now;
             link.arrived = now;
             link.free = now;
+            link.large_free = now;
             link.stalled.clear();
             let waiting = std::mem::take(&mut link.waiting);
             let sender = self.peer(node);
@@ -186,13 +187,18 @@ impl Cluster {
         latency += self.astray(gossip, large);
         let again = gossip.then(|| self.again()).flatten();
         let now = self.now;
+        let speed = self.wire.speed(node, other);
         let link = self.link(node, other);
         let mut leaves = now;
         if let Some(rate) = path.rate {
-            let takes = Duration::from_secs_f64(size as f64 / rate as f64);
-            // A large transfer shares the link: a small message need not wait for its end.
-            leaves = link.free.max(now) + takes;
-            link.free = if large { now + takes / 2 } else { leaves };
+            let takes = Duration::from_secs_f64(size as f64 / (rate as f64 * speed));
+            // Small messages do not wait for large ones, which are sent one after another.
+            let free = match large {
+                true => &mut link.large_free,
+                false => &mut link.free,
+            };
+            *free = (*free).max(now) + takes;
+            leaves = *free;
         }
         let mut arrives = leaves + latency;
         if !large && !gossip {

@@ -1,6 +1,6 @@
 //! Imaginary programs: trees of jobs and graphs of tasks whose shape, durations and results follow from a seed.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     bounds::BestLeaf,
@@ -17,7 +17,7 @@ pub struct Work {
     pub height: u32,
     /// The cost of its way down so far, see [`Shape::Best`].
     pub cost: u32,
-    /// The way down to it in a [`Shape::Best`]: one digit for each step, see [`Program::cost_of`].
+    /// The way down to it in a [`Shape::Best`]: one digit for each step, see [`Program::cost_of`]. In a [`Shape::Given`] the number of the task.
     pub way: u64,
     /// Of a task of a flow whose data differ from one execution to the next, by what; else zero. The task's result differs by as much.
     pub salt: u16,
@@ -29,15 +29,13 @@ const PACKED: usize = 24;
 impl Work {
     /// The job as bytes, `size` of them at least.
     pub(super) fn pack(self, size: usize) -> Vec<u8> {
-        let size = size.max(PACKED);
-        let mut bytes = Vec::with_capacity(size);
-        bytes.extend_from_slice(&self.seed.to_le_bytes());
         debug_assert!(self.height < 1 << 16, "a tree is not that high");
-        bytes.extend_from_slice(&(self.height | u32::from(self.salt) << 16).to_le_bytes());
-        bytes.extend_from_slice(&self.cost.to_le_bytes());
-        bytes.extend_from_slice(&self.way.to_le_bytes());
-        bytes.resize(size, 0);
-        bytes
+        let mut packed = [0; PACKED];
+        packed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        packed[8..12].copy_from_slice(&(self.height | u32::from(self.salt) << 16).to_le_bytes());
+        packed[12..16].copy_from_slice(&self.cost.to_le_bytes());
+        packed[16..].copy_from_slice(&self.way.to_le_bytes());
+        padded(&packed, size)
     }
 
     /// Reads a job that was packed.
@@ -60,6 +58,36 @@ impl Work {
     pub fn fingerprint(self) -> Fingerprint {
         Fingerprint(mix(self.seed) ^ u64::from(self.salt))
     }
+}
+
+/// Zeros of at least so many bytes are not written. Too small: calls of the system for what is quickly written. Too large: memory.
+const LAZY: usize = 1 << 20;
+
+/// The usual allocator asks the system for each block that is longer than 32 MiB, and the system clears memory when it is first looked at.
+const MAPPED: usize = 33 << 20;
+
+/// These bytes, with zeros behind them if they are fewer than `size`. Nobody looks at those, so that many megabytes can travel that are
+/// counted and take no memory.
+pub(super) fn padded(bytes: &[u8], size: usize) -> Vec<u8> {
+    let size = size.max(bytes.len());
+    let room = if size < LAZY { size } else { size.max(MAPPED) };
+    let mut padded = vec![0; room];
+    padded.truncate(size);
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded
+}
+
+/// A task of a flow whose graph is told task by task.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GivenTask {
+    /// The tasks whose results it reads: all stand before it.
+    pub reads: Vec<u32>,
+    /// The time that it takes at each place, see [`Cluster::set_place`](super::Cluster::set_place).
+    pub times: Vec<Duration>,
+    /// Bytes of what it reads; [`Work`] takes 24 in any case.
+    pub arguments: usize,
+    /// Bytes of its result; 8 at least.
+    pub result: usize,
 }
 
 /// The shape of a tree of jobs.
@@ -119,6 +147,8 @@ pub enum Shape {
         /// Number of levels below the root.
         height: u32,
     },
+    /// The root is a flow with these tasks, see [`Program::of_tasks`].
+    Given,
 }
 
 /// What a job of a [`Shape::Flow`] does.
@@ -153,6 +183,8 @@ pub struct Program {
     pub bounded: bool,
     /// The job with this [`Work::seed`] ends the process of every node that runs it.
     pub poison: Option<u64>,
+    /// The tasks of a [`Shape::Given`].
+    pub given: Option<Arc<[GivenTask]>>,
 }
 
 impl Program {
@@ -171,6 +203,25 @@ impl Program {
             panics: 0,
             bounded: false,
             poison: None,
+            given: None,
+        }
+    }
+
+    /// A flow of these tasks, which are leaves.
+    ///
+    /// # Panics
+    /// A task reads one that does not stand before it, or has no time.
+    #[must_use]
+    pub fn of_tasks(tasks: Vec<GivenTask>) -> Program {
+        for (index, task) in (0..).zip(&tasks) {
+            assert!(
+                task.reads.iter().all(|read| *read < index) && !task.times.is_empty(),
+                "task {index} reads what stands before it, and takes some time"
+            );
+        }
+        Program {
+            given: Some(tasks.into()),
+            ..Program::new(Shape::Given, Duration::from_micros(1))
         }
     }
 
@@ -189,7 +240,7 @@ impl Program {
             | Shape::Random { height, .. }
             | Shape::Best { height, .. }
             | Shape::Flow { height, .. } => height,
-            Shape::Flat { .. } => 1,
+            Shape::Flat { .. } | Shape::Given => 1,
         };
         Work {
             seed: mix(self.seed),
@@ -223,6 +274,10 @@ impl Program {
 
     /// The graph of the flow that a job is, if it is one.
     pub(super) fn flow(&self, work: Work) -> Option<Graph> {
+        if let Some(tasks) = &self.given {
+            let reads = tasks.iter().map(|task| task.reads.clone());
+            return (work.height > 0).then(|| Graph::of_reads(reads.collect()));
+        }
         let Shape::Flow {
             form,
             width,
@@ -271,9 +326,38 @@ impl Program {
         let own = self.child(flow, natural, 0);
         Work {
             seed: reads.fold(own.seed, |seed, read| mix(seed ^ read)),
+            way: self.given.as_ref().map_or(own.way, |_| natural.into()),
             salt,
             ..own
         }
+    }
+
+    /// The task, if the job is one of a [`Shape::Given`].
+    pub(super) fn given(&self, work: Work) -> Option<&GivenTask> {
+        let tasks = self.given.as_ref().filter(|_| work.height == 0)?;
+        tasks.get(work.way as usize)
+    }
+
+    /// The job as bytes, as many as its arguments have.
+    pub(super) fn pack(&self, work: Work) -> Vec<u8> {
+        work.pack(self.argument_bytes(work))
+    }
+
+    /// Bytes of the job's arguments.
+    pub(super) fn argument_bytes(&self, work: Work) -> usize {
+        let task = self.given(work);
+        task.map_or(self.size, |task| task.arguments).max(PACKED)
+    }
+
+    /// Bytes of the job's result.
+    pub(super) fn result_bytes(&self, work: Work) -> usize {
+        self.given(work).map_or(0, |task| task.result).max(8)
+    }
+
+    /// The time that a phase of the job takes at that place, if it takes `usual` where places are alike.
+    pub(super) fn time_at(&self, place: usize, work: Work, usual: Duration) -> Duration {
+        let time = self.given(work).and_then(|task| task.times.get(place));
+        time.copied().unwrap_or(usual)
     }
 
     /// The result of a flow whose tasks have these results, in the usual order and without salt.
@@ -323,6 +407,10 @@ impl Program {
                     let children = mix(dice ^ u64::from(phase)) % u64::from(width + 1);
                     (self.inner, children as u32)
                 })
+            }
+            Shape::Given => {
+                let tasks = self.given.as_ref().filter(|_| phase == 0)?;
+                Some((self.inner, tasks.len() as u32))
             }
             Shape::Flow { .. } => {
                 let dice = mix(work.seed ^ 0x5eed);
@@ -378,6 +466,9 @@ impl Program {
     }
 
     fn leaf_time(&self, work: Work) -> Duration {
+        if let Some(task) = self.given(work) {
+            return task.times[0];
+        }
         match self.shape {
             Shape::Random { .. } | Shape::Best { .. } | Shape::Flow { .. } => {
                 self.leaf.mul_f64(2.0 * unit(mix(work.seed ^ 0x1eaf)))

@@ -1,6 +1,7 @@
 //! The imaginary workers keep the contract of the real ones.
 
 mod flows;
+mod given;
 
 use super::{
     super::{DepartureId, HostedId, Rule, Taken, Terms, TookJobs},
@@ -131,7 +132,10 @@ impl Outside {
             let news = self.workers.events.drain(..);
             self.events.extend(news);
             match self.workers.bursts.pop() {
-                Some((lane, _)) if burst < bursts => self.workers.burst_over(lane),
+                Some((lane, _)) if burst < bursts => {
+                    let number = self.workers.burst_begins(lane, Duration::ZERO);
+                    self.workers.burst_over(lane, number);
+                }
                 Some(more) => self.workers.bursts.push(more),
                 None => break,
             }

@@ -7,7 +7,7 @@ use super::workers::Finished;
 use super::{
     BEST, BestLeaf, Cluster, Happening, Noted, Promises, Running, Smallest, ValueParts, lock, words,
 };
-use crate::job::{Answer, JobId, JobName, RootRun, RootTag, Saved};
+use crate::job::{Answer, Back, JobId, JobName, RootRun, RootTag, Saved};
 
 impl Cluster {
     /// Carries out all that follows at this moment from an event of a node.
@@ -20,12 +20,11 @@ impl Cluster {
             }
             slot.workers.run(&self.programs);
             let bursts = std::mem::take(&mut slot.workers.bursts);
-            let slowness = slot.slowness;
             for (lane, time) in &bursts {
-                self.schedule(
-                    now + time.mul_f64(slowness),
-                    Happening::BurstOver(index, *lane),
-                );
+                let slot = &mut self.slots[index as usize];
+                let ends = now + time.mul_f64(slot.slowness);
+                let number = slot.workers.burst_begins(*lane, ends);
+                self.schedule(ends, Happening::BurstOver(index, *lane, number));
             }
             let slot = &mut self.slots[index as usize];
             slot.workers.bursts = bursts;
@@ -108,7 +107,8 @@ impl Cluster {
                         result: Some(result),
                         ..running
                     });
-                    let answer = slot.workers.answer_of(result);
+                    let bytes = size_of_val(&result);
+                    let answer = slot.workers.answer_of(result, bytes);
                     let saved = Saved {
                         name: JobName::new(
                             JobId::ROOT.child(tag.name.number),
@@ -251,13 +251,17 @@ impl Cluster {
                     self.promises.as_ref().is_none_or(kept),
                     "an answer arrives before what its job had offered"
                 );
-                if let Answer::Result { needs, .. } = &answer {
-                    assert!(
-                        needs.iter().all(|name| slot.has_value(name)),
-                        "an answer arrives before what it mentions"
-                    );
+                if answer.needs().iter().all(|name| slot.has_value(name)) {
+                    slot.workers.deliver(programs, departure, &answer);
+                } else {
+                    // An answer may be kept here for longer than a value that it mentions.
+                    assert!(slot.forgets, "an answer arrives before what it mentions");
+                    let at_once = Back {
+                        at_once: true,
+                        ..Back::default()
+                    };
+                    slot.workers.put_back(departure, at_once);
                 }
-                slot.workers.deliver(programs, departure, &answer);
             }
             Action::Hold(key, parcel) => slot.workers.hold(key, parcel),
             Action::Release => slot.workers.release(),

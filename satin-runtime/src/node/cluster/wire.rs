@@ -54,6 +54,8 @@ pub struct Wire {
     ways: BTreeSet<(u32, u32)>,
     /// The same, and it stays so when everything else heals.
     lasting: BTreeSet<(u32, u32)>,
+    /// The share of their rate at which links send, from the first node to the second, where that is not all of it.
+    speeds: BTreeMap<(u32, u32), f64>,
     /// True if messages that are under way when their sender gives a link up arrive all the same, until the receiver
     /// gives the link up too.
     pub late: bool,
@@ -78,6 +80,7 @@ impl Default for Wire {
             isolated: BTreeSet::new(),
             ways: BTreeSet::new(),
             lasting: BTreeSet::new(),
+            speeds: BTreeMap::new(),
             late: false,
             stray: Duration::ZERO,
             gossip_twice: 0.0,
@@ -99,6 +102,15 @@ impl Wire {
 
     pub(super) fn set_path(&mut self, a: u32, b: u32, path: Path) {
         self.paths.insert((a.min(b), a.max(b)), path);
+    }
+
+    pub(super) fn set_speed(&mut self, from: u32, to: u32, share: f64) {
+        self.speeds.insert((from, to), share);
+    }
+
+    /// The share of its rate at which a link sends.
+    pub(super) fn speed(&self, from: u32, to: u32) -> f64 {
+        self.speeds.get(&(from, to)).copied().unwrap_or(1.0)
     }
 
     pub(super) fn cut(&mut self, a: u32, b: u32) {
@@ -182,7 +194,7 @@ pub fn size(message: &Message) -> usize {
             outstanding,
             hosted,
         } => 4 * (outstanding.len() + hosted.len()),
-        Message::Gossip(bytes) | Message::Part { bytes, .. } => bytes.len(),
+        Message::Gossip(bytes) | Message::Part { bytes, .. } | Message::Trial(bytes) => bytes.len(),
         Message::Welcome {
             members,
             offers,

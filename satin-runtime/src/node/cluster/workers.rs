@@ -16,16 +16,17 @@ use super::{
     super::{DepartureId, Event, HarvestReader, HostedId, Rule, Taken, Terms, TookJobs},
     bounds::{BEST, BestLeaf},
     journal::Noted,
-    program::{Program, Shape, Work, mix},
+    program::{Program, Shape, Work, mix, padded},
 };
 pub use flows::FlowsSeen;
 use flows::{Boards, FlowUnderWay};
 
 use crate::job::{
     Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobLoad,
-    JobName, JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName, RootRun,
-    Saved, ValueName, ValueSize,
+    JobName, JobSample, JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName,
+    RootRun, Saved, ValueName, ValueSize,
     codec::CodecError,
+    function::most_kept,
     needs::{Decoded, Read, Value},
     orphans::{may_claim, would_deadlock},
 };
@@ -181,6 +182,10 @@ struct ImaginaryWorker {
     busy: bool,
     /// The time that its topmost frame computes, or has computed last.
     burst: Duration,
+    /// The number of the burst: the end of one that has been put off says nothing.
+    burst_number: u32,
+    /// The end of the burst.
+    burst_ends: Duration,
 }
 
 /// The end of a root job.
@@ -202,7 +207,7 @@ const ONE_IN: u64 = 16;
 /// The work that a node's workers have done.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WorkDone {
-    /// Time computed, over all workers.
+    /// Time computed, over all workers, as if none were [slow](super::Cluster::set_slowness).
     pub busy: Duration,
     /// Number of invocations begun.
     pub started: u64,
@@ -224,6 +229,9 @@ struct RanHere {
     /// Number of children that the job had.
     children: u32,
 }
+
+/// The bytes of results of given tasks that a node keeps, as real ones do.
+const ROOM: usize = 64 << 20;
 
 /// The decision on a marked job that is about to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -273,6 +281,10 @@ pub(super) struct ImaginaryWorkers {
     publishing: bool,
     /// The values that all jobs mention.
     pub(super) needs: Vec<ValueSize>,
+    /// Where the node is, for tasks that do not take the same time everywhere.
+    pub(super) place: usize,
+    /// What was seen of given tasks that ran here, until the next take. Of other programs nothing is told: their data has one size.
+    samples: Vec<JobSample>,
     /// A worker with more frames than this on its stack takes no more while it waits.
     pub(super) nesting: usize,
     /// Workers with nothing to do do jobs that are away, now and then.
@@ -330,6 +342,8 @@ impl ImaginaryWorkers {
             idle: 0,
             publishing: false,
             needs: Vec::new(),
+            place: 0,
+            samples: Vec::new(),
             nesting: 64,
             twice: false,
             shy: None,
@@ -461,9 +475,32 @@ impl ImaginaryWorkers {
         });
     }
 
-    /// The worker of that lane has computed.
-    pub(super) fn burst_over(&mut self, lane: u32) {
+    /// A burst has begun that ends at that time. Returns its number.
+    pub(super) fn burst_begins(&mut self, lane: u32, ends: Duration) -> u32 {
         let lane = &mut self.lanes[lane as usize];
+        lane.burst_number += 1;
+        lane.burst_ends = ends;
+        lane.burst_number
+    }
+
+    /// Computing takes `times` as long from `now` on: the bursts under way with their new numbers and ends.
+    pub(super) fn slow_down(&mut self, now: Duration, times: f64) -> Vec<(u32, u32, Duration)> {
+        let busy = (0..self.threads()).filter(|lane| self.lanes[*lane as usize].busy);
+        let busy: Vec<u32> = busy.collect();
+        let again = busy.into_iter().map(|lane| {
+            let left = self.lanes[lane as usize].burst_ends.saturating_sub(now);
+            let ends = now + left.mul_f64(times);
+            (lane, self.burst_begins(lane, ends), ends)
+        });
+        again.collect()
+    }
+
+    /// The worker of that lane has computed; unless the burst has been put off.
+    pub(super) fn burst_over(&mut self, lane: u32, number: u32) {
+        let lane = &mut self.lanes[lane as usize];
+        if !lane.busy || lane.burst_number != number {
+            return;
+        }
         lane.busy = false;
         let (top, time) = (lane.stack.last().copied(), lane.burst);
         if self.notes.is_none() {
@@ -553,7 +590,8 @@ impl ImaginaryWorkers {
                 frame.children.clear();
                 match program.phase(frame.work, frame.phase) {
                     None => self.complete(programs, top),
-                    Some((time, children)) => {
+                    Some((usual, children)) => {
+                        let time = program.time_at(self.place, frame.work, usual);
                         frame.phase += 1;
                         frame.step = InvocationStep::Spawn(children);
                         if time > Duration::ZERO {
@@ -809,6 +847,7 @@ impl ImaginaryWorkers {
             frame.stop = Some(Stop::Panicked(LEAF_PANICS.into()));
         }
         let result = Program::salted(frame.work, frame.result);
+        let bytes = program.result_bytes(frame.work);
         // A leaf that was cut off offers nothing.
         if frame.stop.is_none()
             && result != Program::NOTHING
@@ -847,6 +886,19 @@ impl ImaginaryWorkers {
                     Some(Stop::Panicked(story)) => Err(story),
                     Some(_) => Ok(None),
                 };
+                if let Ok(Some(_)) = outcome
+                    && program.given(frame.work).is_some()
+                {
+                    let shape = JobShape {
+                        function: frame.program,
+                        depth: frame.depth as u16,
+                        bytes: program.argument_bytes(frame.work) as u64,
+                        lent: 0,
+                    };
+                    let took = self.lanes[frame.lane as usize].burst;
+                    let back = bytes as u64;
+                    self.samples.push(JobSample { shape, took, back });
+                }
                 let ran = RanHere {
                     lane: frame.lane,
                     children: frame.passed + frame.children.len() as u32,
@@ -857,7 +909,7 @@ impl ImaginaryWorkers {
                 self.running.remove(&key);
                 let saved = self.end_harvest(BottomJob::Hosted(key), frame.tag);
                 let event = match frame.stop {
-                    None => Event::Done(key, self.answer_of(result)),
+                    None => Event::Done(key, self.answer_of(result, bytes)),
                     Some(Stop::Panicked(story)) => Event::Done(key, Answer::Panicked(story)),
                     Some(Stop::Aborted) => Event::Done(key, Answer::Aborted),
                     Some(Stop::GivenUp) => {
@@ -882,7 +934,8 @@ impl ImaginaryWorkers {
         let result = *outcome.as_ref().unwrap_or(&None);
         self.set_child(parent, index, ChildState::Done(result));
         if let Some(result) = result {
-            self.keep(parent, index, result, ran.map(|ran| ran.children));
+            let below = ran.map(|ran| ran.children);
+            self.keep(programs, parent, index, result, below);
         }
         let frame = self.frame(parent);
         let program = &programs[frame.program as usize];
@@ -1010,7 +1063,14 @@ impl ImaginaryWorkers {
 
     /// Keeps the result of a child, unless the child was too quick for that: of four one is. What was away, `below` is `None`
     /// then, is never too quick: it was worth the way.
-    fn keep(&mut self, parent: u32, index: u32, result: u64, below: Option<u32>) {
+    fn keep(
+        &mut self,
+        programs: &[Program],
+        parent: u32,
+        index: u32,
+        result: u64,
+        below: Option<u32>,
+    ) {
         let frame = self.frames[parent as usize].as_ref();
         let frame = frame.expect("it has children");
         // Something above has been stopped, and what the child has computed may be anything.
@@ -1022,17 +1082,26 @@ impl ImaginaryWorkers {
         else {
             return; // it is broken, and that has been noted
         };
-        let is_quick = below.is_some() && mix(frame.nonce ^ u64::from(index)).is_multiple_of(4);
+        let program = &programs[frame.program as usize];
+        let bytes = program.result_bytes(child.work);
+        let given = program.given(child.work);
+        let is_left = match given {
+            // The sieve of real workers.
+            Some(task) => bytes.max(task.arguments) > most_kept(task.times[0]),
+            None => below.is_some() && mix(frame.nonce ^ u64::from(index)).is_multiple_of(4),
+        };
+        let room = given.map_or(usize::MAX, |_| ROOM);
         let name = JobName::new(self.id(parent).child(index), self.fingerprint(child.work));
         let bottom = self.bottom(parent);
-        let answer = self.answer_of(result);
+        // What is left need not be written.
+        let answer = self.answer_of(result, if is_left { 0 } else { bytes });
         let bare = self.bare.entry(bottom).or_default();
-        if is_quick || !answer.needs().is_empty() {
+        if is_left || !answer.needs().is_empty() {
             bare.insert(name.id.clone(), below.unwrap_or(0));
         } else {
             name.id.take_below(bare);
         }
-        if is_quick {
+        if is_left {
             return;
         }
         self.facts += 1;
@@ -1047,13 +1116,13 @@ impl ImaginaryWorkers {
             took: Duration::ZERO,
             number,
         };
-        (self.harvests.entry(bottom).or_default()).insert(fact, usize::MAX);
+        (self.harvests.entry(bottom).or_default()).insert(fact, room);
     }
 
-    /// The result of a job here: one in two mentions the values that all jobs need.
-    pub(super) fn answer_of(&self, result: u64) -> Answer {
+    /// The result of a job here, in so many bytes: one in two mentions the values that all jobs need.
+    pub(super) fn answer_of(&self, result: u64, bytes: usize) -> Answer {
         Answer::Result {
-            bytes: result.to_le_bytes().to_vec().into(),
+            bytes: padded(&result.to_le_bytes(), bytes).into(),
             needs: match mix(result) % 2 {
                 0 => self.needed(),
                 _ => Vec::new(),
@@ -1436,7 +1505,7 @@ impl ImaginaryWorkers {
                 let shape = JobShape {
                     function: program,
                     depth: id.depth() as u16,
-                    bytes: job.work.pack(programs[program as usize].size).len() as u64,
+                    bytes: programs[program as usize].argument_bytes(job.work) as u64,
                     lent: 0,
                 };
                 let values = self.needs.clone();
@@ -1469,7 +1538,7 @@ impl ImaginaryWorkers {
             jobs,
             left,
             not_worth,
-            samples: Vec::new(),
+            samples: std::mem::take(&mut self.samples),
         }));
     }
 
@@ -1507,7 +1576,7 @@ impl ImaginaryWorkers {
         let parcel = Parcel {
             id,
             function: program,
-            arguments: work.pack(programs[program as usize].size).into(),
+            arguments: programs[program as usize].pack(work).into(),
             fingerprint: self.fingerprint(work),
             needs: self.needed(),
             lent: Vec::new(),
@@ -1567,9 +1636,8 @@ impl ImaginaryWorkers {
     ) {
         let outcome = match answer {
             Answer::Result { bytes, .. } => {
-                let mut result = [0; 8];
-                result.copy_from_slice(bytes);
-                Ok(u64::from_le_bytes(result))
+                let result = bytes.first_chunk().expect("a result has 8 bytes");
+                Ok(u64::from_le_bytes(*result))
             }
             Answer::Panicked(story) => Err(story.clone()),
             Answer::Refused(_) | Answer::Aborted => {

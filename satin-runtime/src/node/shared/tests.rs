@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    Action, Event, Message, MessageKind, ProtocolConfig, Request, Token,
+    Action, Event, Judgement, Message, MessageKind, ProtocolConfig, Request, Token,
     cluster::{self, Cluster, MainIs, Path, Program, Shape, Smallest},
     message::How,
 };
@@ -135,7 +135,13 @@ fn an_empty_value_is_a_value() {
 #[test]
 fn a_slow_link_is_waited_for() {
     // 8 MiB at 1 MiB a second: longer than any patience; and the second node of the site waits for the first.
-    let mut cluster = pool(4, &[("a", 1), ("b", 3)]);
+    let mut cluster = Cluster::new(4);
+    let config = ProtocolConfig {
+        // It is not worth the way.
+        judgement: Judgement::Always,
+        ..ProtocolConfig::default()
+    };
+    cluster.form(&config, &[("a", 1), ("b", 3)], 1);
     let slow = Path {
         rate: Some(MIB as u64),
         ..Path::new(ms(50))

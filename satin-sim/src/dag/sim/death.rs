@@ -20,7 +20,7 @@ impl Sim<'_> {
             self.schedule(back, Event::IsBack(dead));
         }
         let missed = match self.trial.detection {
-            Detection::Soon => self.now + Detection::SOON * self.trial.reference,
+            Detection::Soon | Detection::Nodes => self.now + Detection::SOON * self.trial.reference,
             // GTP's own points find out by themselves.
             Detection::AtPoints if self.is_planned() => return,
             Detection::AtPoints => (self.now / self.period()).ceil() * self.period(),

@@ -74,12 +74,16 @@ pub struct Outcome {
     pub copied: f64,
     /// Number of tasks that were taken from a processor and given to another, without a death.
     pub withdrawn: usize,
+    /// Number of tasks that began elsewhere than on the node of the flow. Counted of the shipped code alone.
+    pub elsewhere: usize,
+    /// The longest time from a death until the node of the flow knew of it. Measured of the shipped code alone.
+    pub heard_after: f64,
 }
 
-/// Runs a graph.
+/// Runs a graph with a policy that is a model.
 ///
 /// # Errors
-/// An invariant was violated: the model or the policy is wrong.
+/// An invariant was violated: the model or the policy is wrong. With the shipped code all is stuck.
 pub fn run(trial: &Trial<'_>) -> Result<Outcome, Violation> {
     Sim::new(trial, CHECK_EVERY).run()
 }

@@ -120,7 +120,7 @@ impl Sim<'_> {
         }
         match self.policy.placing() {
             Placing::Plan => self.give_as_planned(readers),
-            Placing::Pull { .. } | Placing::Grant => {
+            Placing::Pull { .. } | Placing::Grant | Placing::Steal => {
                 self.ask_for(task);
                 for reader in readers {
                     let is_ready = self.progress[reader].unmade == 0;
@@ -194,7 +194,7 @@ impl Sim<'_> {
     /// Gives tasks of the pool to processors.
     pub(super) fn give_out(&mut self) {
         match self.policy.placing() {
-            Placing::Plan => {}
+            Placing::Plan | Placing::Steal => {}
             Placing::Pull { .. } => self.pull(),
             Placing::Grant => self.grant_ready_and_ahead(),
         }
