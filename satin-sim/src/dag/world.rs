@@ -90,9 +90,9 @@ impl World {
     pub fn varying(&self, bound: f64, reference: f64, dice: &mut Dice) -> World {
         /// Mean time between two changes, as a share of the reference time.
         const PERIOD: f64 = 0.02;
-        /// Reference times until which there are changes: no model takes as long.
+        /// Reference times until which the caller's dice are thrown: hardly a model takes as long.
         const END: f64 = 12.0;
-        /// The same for the shipped code, which may leave everything on one processor.
+        /// Reference times until which there are changes: the shipped code may leave everything on one processor.
         const LAST_END: f64 = 60.0;
         let mut changes = Vec::new();
         let mut at = 0.0;
@@ -109,7 +109,7 @@ impl World {
             }
         };
         vary(END, dice);
-        // What is thrown with these dice afterwards does not depend on what only the shipped code may live to see.
+        // What is thrown with these dice afterwards does not depend on how long the changes go on.
         vary(LAST_END, &mut dice.clone());
         World {
             changes,
