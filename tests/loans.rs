@@ -11,7 +11,7 @@ use common::{
 use satin::{
     Many, Shared, data, flow,
     job::{Back, DepartureId, Parcel, ValueName},
-    many, r, rw, spawnable, task,
+    many, r, rw, spawn, spawnable, sync, task,
     worker::Gate,
 };
 
@@ -224,4 +224,80 @@ fn tasks_elsewhere_read_what_they_borrow_by_name() {
         named += report.taken.iter().filter(|job| job.borrows).count();
     }
     assert!(named > 0, "no task that left borrowed anything by name");
+}
+
+/// Lends the lists further, to a job of its own.
+#[spawnable]
+fn pass_on(lists: &Many<Vec<u64>>, begun: usize, until: usize) -> u64 {
+    let sum = spawn!(sum_of_all(lists));
+    raise(begun);
+    await_flag(until);
+    sync!();
+    sum
+}
+
+#[spawnable]
+fn collect(lists: &Many<Vec<u64>>) -> Many<Vec<u64>> {
+    lists.clone()
+}
+
+/// Where the task runs elsewhere its lists have come by name, or with it: what it spawns must not depend on that.
+#[test]
+fn what_a_task_lends_further_stands_there_as_it_is() {
+    let _watchdog = Watchdog::new("what_a_task_lends_further_stands_there_as_it_is");
+    data::store();
+    let pool = pool(1);
+    let [begun, until] = flags();
+    let program = || {
+        flow!(|g| {
+            let lists = [g.data(long(5_000_000)), g.data(long(6_000_000))];
+            let sum = task!(g, pass_on(many(lists), begun, until));
+            g.take(sum)
+        })
+    };
+    let sum = during(&pool, program, |gate| {
+        await_flag(begun);
+        let jobs = taken(gate, 1);
+        let parcel = &jobs[0].1;
+        assert!(parcel.lent.is_empty() && parcel.arguments.len() > 160_000);
+        put_back(gate, &jobs);
+        raise(until);
+    });
+    let sum_of = |from| long(from).iter().sum::<u64>();
+    assert_eq!(sum, sum_of(5_000_000) + sum_of(6_000_000));
+}
+
+#[test]
+fn data_have_one_name_whatever_is_inside() {
+    let _watchdog = Watchdog::new("data_have_one_name_whatever_is_inside");
+    data::store();
+    let pool = pool(1);
+    let [begun, until] = flags();
+    let program = || {
+        flow!(|g| {
+            let lists = [g.data(long(7_000_000)), g.data(long(8_000_000))];
+            let all = task!(g, collect(many(lists)));
+            let sum = g.get(all).iter().flatten().sum::<u64>();
+            let sums = [
+                task!(g, sum_of_all(r(all))),
+                task!(g, sum_of_all(many(lists))),
+            ];
+            raise(begun);
+            await_flag(until);
+            (sum, g.take_all(sums))
+        })
+    };
+    let (sum, sums) = during(&pool, program, |gate| {
+        await_flag(begun);
+        let jobs = taken(gate, 2);
+        let [by_list, whole] = [&jobs[0].1, &jobs[1].1];
+        assert_eq!(by_list.lent_names().len(), 2);
+        let [name] = whole.lent_names() else {
+            panic!("{whole:?}");
+        };
+        assert!(data::store().size_of(*name) > Some(160_000), "all of it");
+        put_back(gate, &jobs);
+        raise(until);
+    });
+    assert_eq!(sums, [sum, sum]);
 }

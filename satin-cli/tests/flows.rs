@@ -7,7 +7,7 @@ use std::{ffi::OsString, time::Duration};
 use common::{faults, run};
 use satin::{Handle, flow, r, rw, spawnable, task};
 use satin_cli::pool::{Output, Plan, PoolOutcome};
-use satin_runtime::observe::events::Event;
+use satin_runtime::observe::events::{Event, Record};
 
 /// Set where this test is the program of a node: to the program's name.
 const PROGRAM: &str = "SATIN_TEST_FLOWS";
@@ -52,7 +52,7 @@ fn wavefront(sweeps: usize) -> u64 {
 
 /// What all readers read, and how many they are.
 const NUMBERS: u64 = 500_000;
-const READERS: usize = 200;
+const READERS: usize = 1000;
 
 #[spawnable]
 fn read(numbers: &[u64], at: usize) -> u64 {
@@ -197,11 +197,17 @@ fn what_tasks_read_travels_to_a_node_once() {
 
 #[test]
 fn what_tasks_read_is_had_from_whoever_lives() {
-    gives(
-        READ,
-        &answer_of_readers(),
-        "a:2,b:2",
-        &["kill b-0@0.5s", "kill a-1@0.8s"],
-    );
-    gives(READ, &answer_of_readers(), "a:2,b:2", &["kill master@0.6s"]);
+    for faults in [
+        &["kill b-0@0.5s", "kill a-1@0.8s"][..],
+        &["kill master@0.6s"],
+    ] {
+        let outcome = gives(READ, &answer_of_readers(), "a:2,b:2", faults);
+        let dead = |record: &&Record| matches!(record.event, Event::Dead { .. });
+        assert!(
+            outcome.records.iter().filter(dead).count() > 0,
+            "{outcome:#?}"
+        );
+        let worked = |name| common::figures(&outcome, name).jobs > 0;
+        assert!(worked("b-1"), "{outcome:#?}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The shared values that this process has, as bytes, by name.
 //!
-//! A value lives as long as a handle of it does, or a root job for which it is pinned. Bytes that other nodes may be
+//! A value lives as long as a handle of it does, or a root job for which it is pinned. Data that jobs borrow by name, as tasks of flows do, live at
+//! home as long as who lends them; elsewhere those are kept that were borrowed last. Bytes that other nodes may be
 //! about to fetch, or that have just come, and that are not pinned yet are *in transit*: they live until they are pinned,
 //! or until any root job is over. Should that be too early, they are fetched once more, or the job that made them is done
 //! again.
@@ -227,26 +228,25 @@ impl Store {
         true
     }
 
-    /// A job of this root job borrows the value here: it is kept as one of those that were borrowed last, and not as long as the root job
-    /// is not over. False if it is not here.
+    /// A job of this root job borrows the value: it is kept as one of those that were borrowed last. One that is larger than all of these may be is
+    /// kept as long as the root job is not over. False if it is not here.
     pub fn keep_recent(&self, name: ValueName, root: RootKey) -> bool {
         let Some(entry) = self.get(name) else {
             return false;
         };
+        if entry.bytes.len() > MOST_RECENT {
+            return self.pin(name, root);
+        }
         if roots::is_forgotten(root) {
             return true; // as for `pin`
         }
         let pin = Pin::new(entry);
         let mut values = lock(&self.values);
-        let before = values
-            .pinned
-            .get_mut(&root)
-            .and_then(|pins| pins.remove(&name));
         let transit = values.in_transit.remove(&name);
         let gone = values.recent.note(root, pin, MOST_RECENT);
         // Destructors of dropped values may look into the books themselves.
         drop(values);
-        drop((before, transit, gone));
+        drop((transit, gone));
         true
     }
 
@@ -667,16 +667,19 @@ mod tests {
     }
 
     #[test]
-    fn borrowed_data_stay_pinned_for_nobody_and_go_with_their_root() {
+    fn borrowed_data_go_with_their_root_and_leave_pins_alone() {
         let _turn = in_turn();
-        let entry = enter("borrowed_data_stay_pinned_for_nobody_and_go_with_their_root");
-        let name = entry.name;
-        assert!(store().pin(name, root(3)));
-        drop(entry);
-        assert!(store().keep_recent(name, root(3)));
-        assert!(lock(&store().values).pinned[&root(3)].is_empty());
-        assert!(store().contains(name));
+        let both = ["borrowed alone", "borrowed, and pinned"].map(enter);
+        let names = [both[0].name, both[1].name];
+        assert!(store().pin(names[1], root(4)));
+        assert!(names.iter().all(|name| store().keep_recent(*name, root(3))));
+        drop(both);
+        assert!(names.iter().all(|name| store().contains(*name)));
         store().forget_root(root(3));
-        assert!(!store().contains(name) && !store().keep_recent(name, root(3)));
+        let here = names.map(|name| store().contains(name));
+        assert_eq!(here, [false, true]);
+        store().forget_root(root(4));
+        assert!(!store().contains(names[1]));
+        assert!(!store().keep_recent(names[1], root(5)), "it is gone");
     }
 }

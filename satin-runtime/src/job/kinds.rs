@@ -154,17 +154,33 @@ pub struct CarriedLoan<'a, T: ?Sized> {
     value: &'a T,
     /// Others may borrow the same.
     lent: Option<&'a dyn Lendable>,
+    /// It is a list of such.
+    is_list: bool,
 }
 impl<'a, T: ?Sized> CarriedLoan<'a, T> {
     /// An argument that the job alone borrows.
     pub fn of(value: &'a T) -> CarriedLoan<'a, T> {
-        CarriedLoan { value, lent: None }
+        CarriedLoan {
+            value,
+            lent: None,
+            is_list: false,
+        }
+    }
+
+    /// A list of what others may borrow too: each element is a loan of its own.
+    pub fn list(value: &'a T) -> CarriedLoan<'a, T> {
+        CarriedLoan {
+            is_list: true,
+            ..CarriedLoan::of(value)
+        }
     }
 
     /// An argument that others may borrow too.
     pub fn lent(value: &'a T, lent: &'a dyn Lendable) -> CarriedLoan<'a, T> {
-        let lent = Some(lent);
-        CarriedLoan { value, lent }
+        CarriedLoan {
+            lent: Some(lent),
+            ..CarriedLoan::of(value)
+        }
     }
 }
 
@@ -220,7 +236,7 @@ impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
             None => SentLoan::Here(CarriedLent(self.value)),
             Some(name) => SentLoan::Named(name),
         };
-        loan.serialize(to)
+        loans::as_list(self.is_list, || loan.serialize(to))
     }
 }
 
@@ -285,6 +301,17 @@ impl<T: Travels> CarriedBack<T> {
     /// If it came back with another length, which only a corrupted frame can cause.
     pub fn copy_to(self, slice: &mut [T]) {
         self.0.copy_to(slice);
+    }
+
+    /// The values, if they are a vector of that length.
+    ///
+    /// # Errors
+    /// They are still bytes, or of another length.
+    pub fn into_vec(self, length: usize) -> Result<Vec<T>, Self> {
+        match self.0 {
+            Returned::Values(values) if values.len() == length => Ok(values),
+            other => Err(CarriedBack(other)),
+        }
     }
 }
 

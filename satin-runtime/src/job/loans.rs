@@ -2,7 +2,7 @@
 //! stand in it by name, like shared values: a node that has them need not be sent them again.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -41,6 +41,8 @@ pub struct LentName {
     lent: OnceLock<Lent>,
     /// A name by which data are known here that have none yet: a number, or 0.
     number: AtomicU64,
+    /// The bytes of data that have no name yet, about, once they have been measured.
+    bytes: OnceLock<Option<u64>>,
 }
 
 /// How data stand in a job that borrows them.
@@ -84,7 +86,9 @@ impl LentName {
             }
             Some(Lent::Small) => {}
             None => {
-                if let Some(bytes) = data.measure().filter(|bytes| *bytes > SMALL as u64) {
+                let measure = || as_list(false, || data.measure());
+                let bytes = *self.bytes.get_or_init(measure);
+                if let Some(bytes) = bytes.filter(|bytes| *bytes > SMALL as u64) {
                     let name = self.unnamed();
                     note(ValueSize { name, bytes });
                 }
@@ -117,12 +121,14 @@ fn name_now(data: &dyn Lendable) -> Result<Lent, CodecError> {
         // Small data need no name.
         Some(named) => Effort::keeping(named.max(codec::most_bytes().min(SMALL))),
     };
-    let (bytes, mentions) = needs::gather_of_part(|| data.write(effort));
-    let bytes = bytes.inspect_err(codec::has_failed)?;
+    let write = || as_list(false, || data.write(effort));
+    let (bytes, mentions) = needs::gather_of_part(write);
+    let mut bytes = bytes.inspect_err(codec::has_failed)?;
     if bytes.len() <= SMALL {
         return Ok(Lent::Small);
     }
     codec::has_named(bytes.len());
+    bytes.shrink_to_fit(); // they stay for as long as the data
     let mentions: Box<[HeldValue]> = mentions.into();
     let value = needs::enter(bytes, &mentions);
     Ok(value.map_or(Lent::Small, |value| Lent::Named { value, mentions }))
@@ -131,6 +137,31 @@ fn name_now(data: &dyn Lendable) -> Result<Lent, CodecError> {
 thread_local! {
     /// The data that the job borrows which is being written, or measured, on this thread, and that do not stand in it; `None` if none is.
     static LENT: RefCell<Option<Vec<ValueSize>>> = const { RefCell::new(None) };
+    /// What is being written, or measured, is a list that a task borrows, and nothing inside of its elements.
+    static IS_LIST: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Writes or measures what a job borrows: a list of loans, or anything else.
+pub(super) fn as_list<R>(is_list: bool, write: impl FnOnce() -> R) -> R {
+    /// What is written further out; restored also if `write` panics.
+    struct Outer(bool);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            IS_LIST.set(self.0);
+        }
+    }
+
+    let _outer = Outer(IS_LIST.replace(is_list));
+    write()
+}
+
+/// Is it an element of a list that a task borrows which is to be written?
+///
+/// Elements of the same list elsewhere, as in a job to which the task has lent it further, stand there as they are: whether they have a
+/// name depends on where the task has run.
+pub fn is_element() -> bool {
+    IS_LIST.get()
 }
 
 /// Writes or measures a job. Also gives the data that it borrows and that do not stand in it, each once.

@@ -22,11 +22,11 @@ impl JobShape {
     /// The shape of a job that travels.
     #[must_use]
     pub fn of(parcel: &Parcel) -> JobShape {
-        let lent = parcel.lent.iter().sum();
+        let lent = parcel.lent.iter().copied().fold(0, u64::saturating_add);
         JobShape {
             function: parcel.function,
             depth: u16::try_from(parcel.id.depth()).unwrap_or(u16::MAX),
-            bytes: parcel.arguments.len() as u64 + lent,
+            bytes: lent.saturating_add(parcel.arguments.len() as u64),
             lent,
         }
     }

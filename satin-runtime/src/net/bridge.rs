@@ -16,8 +16,8 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, JobId, JobLoad, JobName, JobSample, JobTrip, Offer, OrphanNews,
-        Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName,
+        Answer, Back, BoundName, HeldValue, JobId, JobLoad, JobName, JobSample, JobTrip, Offer,
+        OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName,
     },
     node::{
         DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, Taken, Terms, TookJobs,
@@ -231,26 +231,32 @@ impl Bridge {
     pub(super) fn start(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
         self.taken += 1;
-        self.keep_recent(&parcel);
-        self.gate.after_offers(move |gate| gate.host(key, parcel));
+        let held = self.keep_recent(&parcel);
+        self.gate.after_offers(move |gate| {
+            gate.host(key, parcel);
+            drop(held); // the workers hold it
+        });
     }
 
-    /// Keeps what the job borrows as one of the data that were borrowed last: others will borrow them too. What goes instead is dropped
-    /// by code of the user.
-    fn keep_recent(&self, parcel: &Parcel) {
+    /// Holds what the job borrows, and keeps it as one of the data that were borrowed last: others will borrow them too. What goes instead is
+    /// dropped by code of the user.
+    fn keep_recent(&self, parcel: &Parcel) -> Vec<HeldValue> {
         if parcel.lent.is_empty() {
-            return;
+            return Vec::new();
         }
         let root = RootKey {
             pool: self.gate.number(),
             name: parcel.root_run().name,
         };
         let lent = parcel.lent_names().to_vec();
+        let held = lent.iter().filter_map(|name| data::store().hold(&[*name]));
+        let held = held.flatten().collect();
         self.gate.aside(move || {
             for name in lent {
                 data::store().keep_recent(name, root);
             }
         });
+        held
     }
 
     pub(super) fn abort(&self, key: HostedId) {
@@ -317,8 +323,11 @@ impl Bridge {
 
     pub(super) fn hold(&mut self, key: HostedId, parcel: Parcel) {
         self.hosted.insert(key);
-        self.keep_recent(&parcel);
-        self.gate.after_offers(move |gate| gate.hold(key, parcel));
+        let held = self.keep_recent(&parcel);
+        self.gate.after_offers(move |gate| {
+            gate.hold(key, parcel);
+            drop(held); // the workers hold it
+        });
     }
 
     pub(super) fn release(&self) {
@@ -395,14 +404,7 @@ impl Bridge {
 
     /// Keeps a piece of a shared value; the fate of the value comes with the news. A worker may be decoding the value
     /// just now, for another root job, and the network thread does not wait for that.
-    pub(super) fn store(
-        &self,
-        name: ValueName,
-        root: RootName,
-        offset: u64,
-        total: u64,
-        bytes: Vec<u8>,
-    ) {
+    pub(super) fn store(&self, name: ValueName, root: RootName, lent: bool, piece: Piece) {
         let news = Arc::clone(&self.news);
         let root = RootKey {
             pool: self.gate.number(),
@@ -410,10 +412,18 @@ impl Bridge {
         };
         self.gate.aside(move || {
             let store = data::store();
+            let Piece {
+                offset,
+                total,
+                bytes,
+            } = piece;
             news.tell(match store.put_part(name, offset, total, bytes) {
                 data::PieceOutcome::More => return,
                 data::PieceOutcome::Stored => {
-                    store.pin(name, root);
+                    match lent {
+                        true => store.keep_recent(name, root),
+                        false => store.pin(name, root),
+                    };
                     Event::Stored(name)
                 }
                 data::PieceOutcome::Corrupt => Event::Corrupt(name),
@@ -438,6 +448,13 @@ impl Bridge {
         self.gate.set_hungry(false);
         self.gate.release_roots();
     }
+}
+
+/// A piece of a shared value.
+pub(super) struct Piece {
+    pub(super) offset: u64,
+    pub(super) total: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Two values of a bound, to be joined by code of the user.

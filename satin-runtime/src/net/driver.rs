@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::{
     Join,
-    bridge::{Bridge, BridgeNews, Pair},
+    bridge::{Bridge, BridgeNews, Pair, Piece},
     departures::NoticedDepartures,
     dial, discovery,
     door::{Crowd, Door, KnockQuota},
@@ -417,11 +417,17 @@ impl Driver {
             Action::Store {
                 name,
                 root,
+                lent,
                 offset,
                 total,
                 bytes,
             } => {
-                self.bridge.store(name, root, offset, total, bytes);
+                let piece = Piece {
+                    offset,
+                    total,
+                    bytes,
+                };
+                self.bridge.store(name, root, lent, piece);
             }
             Action::DropPieces(name) => self.bridge.drop_pieces(name),
             Action::ForgetRoot(root) => self.bridge.forget_root(root),

@@ -225,6 +225,8 @@ pub enum Message {
         offset: u64,
         /// The way in which the value is to be had.
         how: How,
+        /// Jobs borrow it: it need not be kept until the root job is over.
+        lent: bool,
     },
     /// A piece of a value.
     Part {

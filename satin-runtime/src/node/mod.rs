@@ -309,6 +309,8 @@ pub enum Action {
         name: ValueName,
         /// The root job that needs it: it is to be kept until then.
         root: RootName,
+        /// Jobs borrow it: it is to be kept as long as there is room for it.
+        lent: bool,
         /// The first byte of the piece.
         offset: u64,
         /// Bytes of the whole value.
@@ -874,7 +876,7 @@ impl Node {
                 parts.change(cx, change);
                 cx.table.look_at_deadly_again();
             } else if let Some(then) = parts.shared.poll_ready() {
-                parts.repair.go_on(cx, then);
+                parts.go_on(cx, then);
             } else if !parts.membership.is_searching()
                 && let Some((from, message)) = parts.early.pop_front()
             {
@@ -1420,6 +1422,19 @@ impl Parts<'_> {
         }
     }
 
+    /// An arrival goes on, as its values are here. What the first of them was may have had to make room for others meanwhile.
+    fn go_on(&mut self, cx: &mut Context<'_>, then: Then) {
+        let is_here = |name: &ValueName| self.lattices.holds(*name);
+        if let Then::Start(key, parcel) = &then
+            && !parcel.lent.is_empty()
+            && !parcel.needs.iter().all(is_here)
+            && let Some(origin) = cx.books.look(*key).and_then(books::Hosted::origin)
+        {
+            return self.bring(cx, origin, then);
+        }
+        self.repair.go_on(cx, then);
+    }
+
     /// Puts a message aside until this node knows that it is in. Words about membership are heard before.
     fn receive_or_keep(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         // The welcome may be overtaken: nodes that heard of this one by gossip speak to it already.
@@ -1555,12 +1570,14 @@ impl Parts<'_> {
                 root,
                 offset,
                 how,
+                lent,
             } => {
                 let want = shared::Want {
                     name,
                     root,
                     offset,
                     how,
+                    lent,
                 };
                 self.shared.wanted(cx, from, want, self.lattices);
             }

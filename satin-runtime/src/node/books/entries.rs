@@ -151,6 +151,13 @@ impl Hosted {
         self.state == HostedState::Coming
     }
 
+    /// The node that the job came from, if one of those that wait for it is.
+    pub(crate) fn origin(&self) -> Option<Peer> {
+        let mut waiters = self.waiters.iter();
+        let (deal, _) = waiters.find(|(_, waiter)| waiter.origin)?;
+        Some(deal.peer)
+    }
+
     /// The answer, once the job is done.
     pub(crate) fn answer(&self) -> Option<&Answer> {
         match &self.state {

@@ -304,6 +304,7 @@ impl Cluster {
             Action::Store {
                 name,
                 root: _,
+                lent: _,
                 offset,
                 total,
                 bytes,

@@ -188,6 +188,7 @@ fn sent_to_a_dead_holder_the_first_is_asked_again_and_insisted_upon() {
     };
     for node in [1, 2] {
         let want = Message::Want {
+            lent: false,
             name,
             root,
             offset: 0,
@@ -335,6 +336,7 @@ fn who_waits_for_a_silent_holder_looks_elsewhere() {
     };
     cluster.freeze(3);
     let want = |how| Message::Want {
+        lent: false,
         name,
         root,
         offset: 0,
@@ -361,6 +363,7 @@ fn a_value_that_is_given_up_leaves_no_pieces() {
     };
     let (one, three) = (cluster.peer(1), cluster.peer(3));
     let want = Message::Want {
+        lent: false,
         name,
         root,
         offset: 0,
@@ -389,6 +392,7 @@ fn a_fetch_ends_when_the_value_is_made_here() {
     let how = How::Fetch(three);
     let offset = 0;
     let want = Message::Want {
+        lent: false,
         name,
         root,
         offset,
@@ -418,6 +422,7 @@ fn who_failed_to_give_a_value_says_when_it_has_it() {
     };
     let one = cluster.peer(1);
     let want = Message::Want {
+        lent: false,
         name,
         root,
         offset: 0,
@@ -894,6 +899,7 @@ fn who_is_asked_for_a_value_of_a_root_job_that_is_over_does_not_remember_it() {
     let from = cluster.peer(2);
     for root in [of_main, of_thread.name] {
         let want = Message::Want {
+            lent: false,
             name,
             root,
             offset: 0,

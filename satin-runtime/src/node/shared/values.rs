@@ -84,11 +84,14 @@ pub(crate) struct Want {
     pub(crate) root: RootName,
     pub(crate) offset: u64,
     pub(crate) how: How,
+    pub(crate) lent: bool,
 }
 
 /// A value under way to here.
 struct Fetch {
     root: RootName,
+    /// Jobs borrow it, and nothing mentions it as a shared value.
+    lent: bool,
     holder: Holder,
     /// The holders to be asked after this one, in order.
     others: VecDeque<Holder>,
@@ -137,6 +140,8 @@ pub struct Values {
     waiting: BTreeMap<u64, WaitingForValues>,
     number: u64,
     hints: BTreeMap<ValueName, Hints>,
+    /// With so many hints it is time to look which are of use.
+    most_hints: usize,
     ready: VecDeque<Then>,
     /// The nodes that asked for a value that was not here, and until when they are to be told if it comes.
     denied: BTreeMap<ValueName, (BTreeSet<Peer>, Duration)>,
@@ -268,6 +273,10 @@ impl Values {
         }
         let number = self.number;
         self.number += 1;
+        let lent = match &then {
+            Then::Start(_, parcel) => parcel.lent_names(),
+            _ => &[],
+        };
         for name in &missing {
             if let Some(fetch) = self.fetches.get_mut(name) {
                 let holder = Holder {
@@ -286,6 +295,7 @@ impl Values {
                 self.begin(cx, *name, root, holders);
             }
             let fetch = self.fetches.get_mut(name).expect("it has begun");
+            fetch.lent &= lent.contains(name);
             fetch.waiting.insert(number);
         }
         self.waiting
@@ -304,6 +314,7 @@ impl Values {
         let holder = holders.pop_front().expect("somebody mentioned it");
         let fetch = Fetch {
             root,
+            lent: true,
             holder,
             others: holders,
             failed: BTreeSet::new(),
@@ -425,6 +436,7 @@ impl Values {
             root,
             offset,
             how,
+            lent,
         } = want;
         let is_here = lattices.holds(name);
         if is_here {
@@ -450,6 +462,7 @@ impl Values {
             );
         }
         if let Some(fetch) = self.fetches.get_mut(&name) {
+            fetch.lent &= lent;
             // Two nodes that fetch from each other wait for ever: the asker hears that it must look
             // elsewhere.
             if fetch.holder.peer == from || offset > 0 {
@@ -470,9 +483,10 @@ impl Values {
                 return;
             };
             let near = site == cx.view.me().site;
-            if self.hints.len() >= MOST_HINTS {
+            if self.hints.len() >= self.most_hints.max(MOST_HINTS) {
                 // Data that tasks have borrowed go long before their root job is over.
                 self.hints.retain(|name, _| lattices.holds(*name));
+                self.most_hints = 2 * self.hints.len();
             }
             let hints = self.hints.entry(name).or_default();
             hints.roots.insert(root);
@@ -609,6 +623,7 @@ impl Values {
         cx.actions.push_back(Action::Store {
             name,
             root: fetch.root,
+            lent: fetch.lent,
             offset,
             total,
             bytes,
@@ -820,6 +835,7 @@ fn want(cx: &mut Context<'_>, name: ValueName, fetch: &Fetch, offset: u64) {
         root: fetch.root,
         offset,
         how: fetch.holder.how,
+        lent: fetch.lent,
     };
     cx.actions
         .push_back(Action::Send(fetch.holder.peer, message));

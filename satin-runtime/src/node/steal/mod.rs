@@ -429,8 +429,10 @@ impl Steal {
                 self.worth.learn(&JobSample { shape, took, back });
                 let way = cx.now.saturating_sub(trip.since).saturating_sub(took);
                 let way = way.saturating_sub(self.trips.to(cx.view, from));
-                self.worth
-                    .moved(cx.now, from, shape.own_bytes() + back, way);
+                // What it borrowed may have moved too, or not.
+                if shape.lent == 0 {
+                    self.worth.moved(cx.now, from, shape.bytes + back, way);
+                }
             }
         }
     }

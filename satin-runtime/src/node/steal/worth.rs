@@ -41,7 +41,7 @@ const UNUSED: Duration = Duration::from_secs(20);
 
 /// The number of values of which it is known since when jobs mention them. Too small: values are taken for new, and stay. Too large:
 /// memory.
-const MOST_USES: usize = 256;
+const MOST_USES: usize = 1024;
 
 /// Arguments of at least so many bytes tell how much work there is; of smaller ones the depth in the tree does.
 const TELLING: u64 = 4 << 10;

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser::SerializeSeq,
+};
 
 use super::{
     Flow, Handle,
@@ -16,9 +18,12 @@ use super::{
     waiters::{Link, Waiters},
 };
 use crate::{
-    job::kinds::{
-        Argument, Borrowed, BorrowedArgument, Carried, CarriedBack, CarriedLoan, CarriedRef,
-        CarriedSlice, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
+    job::{
+        kinds::{
+            Argument, Borrowed, BorrowedArgument, Carried, CarriedBack, CarriedLoan, CarriedRef,
+            CarriedSlice, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
+        },
+        loans,
     },
     worker::thread::quietly,
 };
@@ -112,15 +117,22 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Many<T> {
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Many<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(&self.0)
+        // One by one: each counts, also where they are only measured.
+        let mut list = to.serialize_seq(Some(self.len()))?;
+        for element in &self.0 {
+            list.serialize_element(element)?;
+        }
+        list.end()
     }
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Element<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let loan = match self {
-            Element::Version(version) => CarriedLoan::lent(self.look(), &**version),
-            Element::Value(value) => CarriedLoan::of(&**value),
+            Element::Version(version) if loans::is_element() => {
+                CarriedLoan::lent(self.look(), &**version)
+            }
+            _ => CarriedLoan::of(self.look()),
         };
         loan.serialize(to)
     }
@@ -330,6 +342,10 @@ impl<T: Send + Sync + 'static> Part for ManyPart<T> {
 impl<T> LooksAt<Many<T>> for ManyPart<T> {
     fn look(&self) -> &Many<T> {
         &self.all
+    }
+
+    fn sent(&self) -> CarriedLoan<'_, Many<T>> {
+        CarriedLoan::list(&self.all)
     }
 }
 
@@ -556,8 +572,13 @@ impl<F: Argument<AT>, P: Part + Alters<Vec<F::Type>>, const AT: usize> Lends<Mut
     }
 
     fn take_back(&mut self, back: CarriedBack<F::Type>) {
-        self.prepare();
-        back.copy_to(self.alter());
+        match back.into_vec(self.look_first().len()) {
+            Ok(values) => self.replace(values),
+            Err(back) => {
+                self.prepare();
+                back.copy_to(self.alter());
+            }
+        }
     }
 }
 

@@ -137,7 +137,7 @@ impl<T: Additive + Serialize + DeserializeOwned + Send + Sync + 'static> Summed 
 pub struct AddPart<T> {
     own: WritePart<T>,
     there: usize,
-    /// What the task begins with, if somebody has looked at it before.
+    /// What the task begins with, once it has been looked at: to be written, where the task leaves, or measured.
     nothing: OnceCell<T>,
 }
 

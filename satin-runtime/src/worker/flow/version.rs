@@ -124,8 +124,9 @@ impl<T> Version<T> {
     }
 }
 
-/// The parts that are looked at to find out how large a version is.
-const PARTS: u32 = 2000;
+/// The parts that are looked at, once, to find out how large a version is. Too small: data of many parts are taken for parts of each task that reads
+/// them. Too large: tasks with such data begin late.
+const PARTS: u32 = 1 << 17;
 
 impl<T: Travels + Send + Sync> Lendable for Version<T> {
     fn write(&self, effort: Effort) -> Result<Vec<u8>, CodecError> {

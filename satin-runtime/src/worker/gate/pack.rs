@@ -95,7 +95,7 @@ impl Leaver {
     }
 
     fn note_lent(&mut self, lent: &[ValueSize]) {
-        self.values.extend(lent);
+        borrowed_last(&mut self.values, lent);
         self.lent = lent.iter().map(|value| value.bytes).sum();
     }
 
@@ -138,7 +138,7 @@ impl Leaver {
     pub(super) fn pack(&mut self, effort: Effort) -> Result<(), CodecError> {
         let (place, history) = (self.place.clone(), self.back.history);
         let (parcel, values) = pack_with_sizes(self.job(), place, history, effort)?;
-        self.lent = parcel.lent.iter().sum();
+        self.lent = JobShape::of(&parcel).lent;
         self.parcel = Some(parcel);
         self.values = values;
         Ok(())
@@ -172,10 +172,8 @@ fn pack_with_sizes(
     let (packed, lent) = export(job, effort)?;
     let JobPlace { id, run } = place;
     let own = Fingerprint::of(vtable.info.name, &packed.bytes);
-    // What it borrows comes last.
     let mut values = packed.needs;
-    values.retain(|value| lent.iter().all(|lent| lent.name != value.name));
-    values.extend(&lent);
+    borrowed_last(&mut values, &lent);
     let parcel = Parcel {
         fingerprint: match id.is_root_job() {
             true => own,
@@ -191,6 +189,12 @@ fn pack_with_sizes(
         history,
     };
     Ok((parcel, values))
+}
+
+/// Adds what a job borrows to the values that it mentions, behind them.
+fn borrowed_last(values: &mut Vec<ValueSize>, lent: &[ValueSize]) {
+    values.retain(|value| lent.iter().all(|lent| lent.name != value.name));
+    values.extend(lent);
 }
 
 /// The arguments of a job as bytes, and the data that they borrow by name. The caller has taken it; its arguments stay.
