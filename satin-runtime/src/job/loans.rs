@@ -228,7 +228,7 @@ pub enum ReadError {
     Codec(CodecError),
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::job::kinds::CarriedLoan;
