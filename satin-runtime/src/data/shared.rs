@@ -125,10 +125,7 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
     fn enter(&self, effort: Effort) -> Result<Arc<StoredValue>, CodecError> {
         let write = || codec::write("serializing a shared value", &self.0.value, effort);
         let (bytes, mentions) = needs::gather(write);
-        let mut bytes = bytes?;
-        bytes.shrink_to_fit(); // they stay for as long as the value
-        let name = ValueName(*blake3::hash(&bytes).as_bytes());
-        let entry = store().insert(name, bytes, Some(store().all(&mentions)));
+        let entry = store().enter(bytes?, &mentions);
         entry.remember(&self.0);
         Ok(entry)
     }

@@ -29,12 +29,10 @@ pub const LARGEST_VALUE: u64 = 1 << 30;
 pub fn store() -> &'static Store {
     static STORE: LazyLock<Store> = LazyLock::new(|| {
         needs::kept_by(needs::Keeper {
-            find: |name| Some(needs::HeldValue::new(store().get(name)?)),
+            find: |name| Some(HeldValue::new(store().get(name)?)),
             enter: |bytes, mentions| {
-                let name = ValueName(*blake3::hash(&bytes).as_bytes());
                 let mentions: Vec<ValueName> = mentions.iter().map(HeldValue::name).collect();
-                let mentions = store().all(&mentions);
-                needs::HeldValue::new(store().insert(name, bytes, Some(mentions)))
+                HeldValue::new(store().enter(bytes, &mentions))
             },
         });
         Store::default()
@@ -269,6 +267,13 @@ impl Store {
     /// The values of these names, as far as they are here.
     pub(super) fn all(&self, names: &[ValueName]) -> Vec<Arc<StoredValue>> {
         names.iter().filter_map(|name| self.get(*name)).collect()
+    }
+
+    /// Enters a value that was made here, or finds it: these are the names of the values that it mentions.
+    pub(super) fn enter(&self, mut bytes: Vec<u8>, mentions: &[ValueName]) -> Arc<StoredValue> {
+        bytes.shrink_to_fit(); // they stay for as long as the value
+        let name = ValueName(*blake3::hash(&bytes).as_bytes());
+        self.insert(name, bytes, Some(self.all(mentions)))
     }
 
     /// Enters a value, or finds it. The values that it mentions are known if it was made here, else once it has been

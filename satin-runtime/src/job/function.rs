@@ -352,13 +352,10 @@ impl<'w> Sieve<'w> {
         &mut self,
         sent: &<F::Kinds as Kinds>::Sent<'_>,
         effort: fn(usize) -> Effort,
-    ) -> Option<CallSeen> {
-        if self.is_closed() {
-            return None;
-        }
+    ) -> CallSeen {
         let (seen, lent) = loans::gather(|| CallSeen::of::<F>(sent, self.most_hashed, effort));
         self.lent = lent.iter().map(|value| value.bytes).sum();
-        Some(seen)
+        seen
     }
 
     /// True if nothing is kept.
@@ -438,10 +435,7 @@ pub(crate) fn most_kept(took: Duration) -> usize {
 unsafe fn run<F: Function>(slot: &Slot, cx: Cx, sieve: &mut Sieve<'_>) -> SlotState {
     // SAFETY: the caller has taken this job of `F`, so its arguments are there and its own.
     let args = unsafe { slot.take::<Args<'_, F>>() };
-    let seen = match sieve.is_closed() {
-        true => None,
-        false => sieve.see::<F>(&F::Kinds::sent(&args), Effort::up_to),
-    };
+    let seen = (!sieve.is_closed()).then(|| sieve.see::<F>(&F::Kinds::sent(&args), Effort::up_to));
     // SAFETY: the arguments have been taken, so the data is empty.
     unsafe { run_with::<F>(slot, cx, sieve, seen, args) }
 }
@@ -590,7 +584,7 @@ impl CallSeen {
     }
 }
 
-/// The answer of a call that has returned here, as [`import`] reads it.
+/// The answer of a call that has returned here, as [`read_answer`] reads it.
 pub(crate) fn answer_of<F: Function>(
     out: &F::Out,
     held: &<F::Kinds as Kinds>::Held<'_>,
@@ -638,16 +632,6 @@ fn pack<T: Serialize>(what: &'static str, value: &T, effort: Effort) -> Result<P
     bytes.map(|bytes| Packed { bytes, needs })
 }
 
-/// Result and changed `&mut` arguments of a job that ran elsewhere: the first decoded, the second copied back.
-pub(crate) fn import<F: Function>(
-    args: Args<'_, F>,
-    answer: &super::Payload,
-) -> Result<F::Out, CodecError> {
-    let (out, back) = read_answer::<F>(answer)?;
-    F::Kinds::copy_back(args, back);
-    Ok(out)
-}
-
 /// Reads what a job that ran elsewhere gives: its result, and its changed `&mut` arguments.
 pub(crate) fn read_answer<F: Function>(
     answer: &super::Payload,
@@ -661,7 +645,11 @@ pub(crate) fn read_answer<F: Function>(
 /// Copies the changed `&mut` arguments back and drops the result.
 unsafe fn finish<F: Function>(slot: &Slot, answer: &super::Payload) -> Result<(), CodecError> {
     // SAFETY: the caller says that the job is answered, which keeps its arguments, and that it is its own.
-    import::<F>(unsafe { slot.take() }, answer).map(drop)
+    let args = unsafe { slot.take::<Args<'_, F>>() };
+    let (out, back) = read_answer::<F>(answer)?;
+    F::Kinds::copy_back(args, back);
+    drop(out);
+    Ok(())
 }
 
 unsafe fn drop_as<T>(slot: &Slot) {

@@ -14,6 +14,7 @@ use super::{
     codec::{self, CodecError, Effort},
     kinds::{Carried, Travels},
     needs::{self, HeldValue},
+    scoped,
 };
 
 /// Data of at most so many bytes stand in each job that borrows them. Too small: names of data are asked for that would have come along. Too
@@ -123,12 +124,11 @@ fn name_now(data: &dyn Lendable) -> Result<Lent, CodecError> {
     };
     let write = || as_list(false, || data.write(effort));
     let (bytes, mentions) = needs::gather_of_part(write);
-    let mut bytes = bytes.inspect_err(codec::has_failed)?;
+    let bytes = bytes.inspect_err(codec::has_failed)?;
     if bytes.len() <= SMALL {
         return Ok(Lent::Small);
     }
     codec::has_named(bytes.len());
-    bytes.shrink_to_fit(); // they stay for as long as the data
     let mentions: Box<[HeldValue]> = mentions.into();
     let value = needs::enter(bytes, &mentions);
     Ok(value.map_or(Lent::Small, |value| Lent::Named { value, mentions }))
@@ -143,17 +143,7 @@ thread_local! {
 
 /// Writes or measures what a job borrows: a list of loans, or anything else.
 pub(super) fn as_list<R>(is_list: bool, write: impl FnOnce() -> R) -> R {
-    /// What is written further out; restored also if `write` panics.
-    struct Outer(bool);
-
-    impl Drop for Outer {
-        fn drop(&mut self) {
-            IS_LIST.set(self.0);
-        }
-    }
-
-    let _outer = Outer(IS_LIST.replace(is_list));
-    write()
+    scoped::with(&IS_LIST, is_list, write)
 }
 
 /// Is it an element of a list that a task borrows which is to be written?
@@ -166,18 +156,7 @@ pub fn is_element() -> bool {
 
 /// Writes or measures a job. Also gives the data that it borrows and that do not stand in it, each once.
 pub fn gather<R>(write: impl FnOnce() -> R) -> (R, Vec<ValueSize>) {
-    /// What is gathered further out; restored also if `write` panics.
-    struct Outer(Option<Vec<ValueSize>>);
-
-    impl Drop for Outer {
-        fn drop(&mut self) {
-            LENT.set(self.0.take());
-        }
-    }
-
-    let _outer = Outer(LENT.replace(Some(Vec::new())));
-    let result = write();
-    (result, LENT.take().unwrap_or_default())
+    scoped::gather(&LENT, write)
 }
 
 fn note(value: ValueSize) {

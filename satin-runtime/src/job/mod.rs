@@ -36,6 +36,7 @@ pub mod payload;
 pub mod record;
 pub mod repair;
 pub(crate) mod room;
+pub(crate) mod scoped;
 pub mod shape;
 mod size;
 pub mod stored;

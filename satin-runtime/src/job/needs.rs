@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{ValueName, ValueSize, codec::CodecError};
+use super::{ValueName, ValueSize, codec::CodecError, scoped};
 
 /// A shared value of this process.
 pub trait Value: Send + Sync {
@@ -122,34 +122,13 @@ pub fn gather_sizes<R>(serialize: impl FnOnce() -> R) -> (R, Vec<ValueSize>) {
 }
 
 fn gather_values<R>(serialize: impl FnOnce() -> R) -> (R, Vec<HeldValue>) {
-    /// The values that a caller further out has gathered so far; restored also if `serialize` panics.
-    struct Outer(Option<Vec<HeldValue>>);
-
-    impl Drop for Outer {
-        fn drop(&mut self) {
-            NOTED.set(self.0.take());
-        }
-    }
-
-    let _outer = Outer(NOTED.replace(Some(Vec::new())));
-    let result = serialize();
-    (result, NOTED.take().unwrap_or_default())
+    scoped::gather(&NOTED, serialize)
 }
 
 /// As [`gather`], of a value that stays: the values that it mentions are held for the caller, and need not be kept for a
 /// receiver.
 pub fn look<R>(serialize: impl FnOnce() -> R) -> (R, Vec<HeldValue>) {
-    /// Restored also if `serialize` panics.
-    struct Outer(bool);
-
-    impl Drop for Outer {
-        fn drop(&mut self) {
-            LOOKING.set(self.0);
-        }
-    }
-
-    let _outer = Outer(LOOKING.replace(true));
-    gather_values(serialize)
+    scoped::with(&LOOKING, true, || gather_values(serialize))
 }
 
 /// Runs `serialize`, which writes a part of what is being serialized on this thread, and gives the values that the part mentions beside
@@ -193,6 +172,11 @@ pub(crate) fn kept_by(keeper: Keeper) {
 /// Holds the value of that name, if it is in this process.
 pub(crate) fn find(name: ValueName) -> Option<HeldValue> {
     (KEEPER.get()?.find)(name)
+}
+
+/// Holds those of these values that are in this process.
+pub(crate) fn find_all(names: &[ValueName]) -> Vec<HeldValue> {
+    names.iter().filter_map(|name| find(*name)).collect()
 }
 
 /// Enters a value as bytes. `None` if nobody keeps values in this process.

@@ -17,7 +17,7 @@ use crate::{
     data::{self, Manners},
     job::{
         Answer, Back, BoundName, HeldValue, JobId, JobLoad, JobName, JobSample, JobTrip, Offer,
-        OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName,
+        OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, needs,
     },
     node::{
         DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, Taken, Terms, TookJobs,
@@ -249,8 +249,7 @@ impl Bridge {
             name: parcel.root_run().name,
         };
         let lent = parcel.lent_names().to_vec();
-        let held = lent.iter().filter_map(|name| data::store().hold(&[*name]));
-        let held = held.flatten().collect();
+        let held = needs::find_all(&lent);
         self.gate.aside(move || {
             for name in lent {
                 data::store().keep_recent(name, root);

@@ -29,6 +29,7 @@ use crate::job::{
     function::{self, Args, Call, Function, Prepared},
     kinds::Kinds,
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
+    scoped,
 };
 
 /// Results of `main`'s root jobs that took less time are not kept: they are made again as quickly. Too short: short root
@@ -59,16 +60,7 @@ thread_local! {
 /// Runs the program's `main`: root jobs that it calls on this thread are numbered in order, see
 /// [`Gate::begin_main`](super::Gate::begin_main).
 pub fn as_main<R>(main: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            IS_MAIN.set(self.0);
-        }
-    }
-
-    let _restore = Restore(IS_MAIN.replace(true));
-    main()
+    scoped::with(&IS_MAIN, true, main)
 }
 
 /// A root job that waits to be run. Its caller waits on its stack.

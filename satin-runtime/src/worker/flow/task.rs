@@ -183,10 +183,7 @@ fn lend<'t, F: Function, P: Parts<F::Kinds>>(
     parts: &'t mut P,
     sieve: &mut Sieve<'_>,
 ) -> (Option<CallSeen>, Args<'t, F>) {
-    let seen = match sieve.is_closed() {
-        true => None,
-        false => sieve.see::<F>(&parts.sent(), Effort::keeping),
-    };
+    let seen = (!sieve.is_closed()).then(|| sieve.see::<F>(&parts.sent(), Effort::keeping));
     parts.prepare();
     (seen, parts.lend())
 }

@@ -37,8 +37,7 @@ impl HostedJobs {
     /// Holds the data that the job borrows, until it is gone.
     pub(super) fn borrow(&mut self, key: HostedId, parcel: &Parcel) {
         if !parcel.lent.is_empty() {
-            let data = parcel.lent_names().iter();
-            let data = data.filter_map(|name| needs::find(*name)).collect();
+            let data = needs::find_all(parcel.lent_names());
             self.borrowed.insert(key, data);
         }
     }
