@@ -142,10 +142,10 @@ fn what_other_workers_have_done_is_saved() {
             name: JobName::new(job().child(1), fingerprint("count", &(0u32, ran))),
             root: Fingerprint(0),
             // With what the job has left in its argument.
-            answer: Answer::Result {
-                bytes: postcard::to_stdvec(&(1u32, 1u32)).expect("numbers").into(),
-                needs: vec![],
-            },
+            answer: Answer::result(
+                postcard::to_stdvec(&(1u32, 1u32)).expect("numbers").into(),
+                vec![],
+            ),
         };
         let [first, last] = [0, 2].map(|number| unit_of(&job(), number, ran, answer(number)));
         let expected = [first, counting, last];
@@ -432,13 +432,7 @@ fn what_a_child_has_changed_is_kept_with_its_result() {
         let before = number / 2;
         assert_eq!(kept.name.fingerprint, fingerprint("count", &(before, ran)));
         let bytes = postcard::to_stdvec(&(1u32, before + 1)).expect("numbers");
-        assert_eq!(
-            kept.answer,
-            Answer::Result {
-                bytes: bytes.into(),
-                needs: vec![]
-            }
-        );
+        assert_eq!(kept.answer, Answer::result(bytes.into(), vec![]));
     }
 }
 

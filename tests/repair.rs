@@ -489,7 +489,7 @@ fn an_answer_to_a_claim_changes_mutable_arguments() {
                 let answer = (40u32, vec![1u32, 2, 30]);
                 let bytes = written(&answer).into();
                 let needs = vec![];
-                assert!(gate.deliver(claim, Answer::Result { bytes, needs }));
+                assert!(gate.deliver(claim, Answer::result(bytes, needs)));
             },
         );
         assert_eq!((list, raised(ran)), (vec![1, 2, 30, 40], 0));

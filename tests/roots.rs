@@ -78,10 +78,7 @@ fn slow_on_two(ran: usize) -> (Vec<u32>, u32) {
 }
 
 fn answer_of_slow(result: u32, list: &[u32]) -> Answer {
-    Answer::Result {
-        bytes: written(&(result, list)).into(),
-        needs: vec![],
-    }
+    Answer::result(written(&(result, list)).into(), vec![])
 }
 
 /// Runs `main` on a thread of its own.

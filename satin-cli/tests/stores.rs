@@ -320,10 +320,7 @@ fn write(runs: &Runs, begun: &Begun, jobs: std::ops::Range<u32>) {
         saved: Saved {
             name: JobName::new([0, index].into_iter().collect(), Fingerprint(index.into())),
             root: Fingerprint(9),
-            answer: Answer::Result {
-                bytes: b"result".to_vec().into(),
-                needs: Vec::new(),
-            },
+            answer: Answer::result(b"result".to_vec().into(), Vec::new()),
         },
         took: Duration::from_secs(90),
     };

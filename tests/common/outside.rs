@@ -253,10 +253,7 @@ pub fn written(value: &impl Serialize) -> Vec<u8> {
 
 /// A result as the function's vtable writes it: the arguments, none of them `&mut`, add nothing.
 pub fn answer(result: u32) -> Answer {
-    Answer::Result {
-        bytes: written(&result).into(),
-        needs: vec![],
-    }
+    Answer::result(written(&result).into(), vec![])
 }
 
 /// Runs `outside` while `program` runs on the pool.
@@ -297,6 +294,7 @@ pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
         fingerprint: fingerprint(function, arguments),
         needs: vec![],
         lent: vec![],
+        keeps: false,
         term: 0,
         root: Fingerprint(0),
         history: History::default(),

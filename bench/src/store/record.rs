@@ -179,10 +179,7 @@ fn fact(number: u32) -> StoredFact {
                 Fingerprint(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             ),
             root: Fingerprint(1),
-            answer: Answer::Result {
-                bytes: u64::from(number).to_le_bytes().to_vec().into(),
-                needs: Vec::new(),
-            },
+            answer: Answer::result(u64::from(number).to_le_bytes().to_vec().into(), Vec::new()),
         },
         took: Duration::from_millis(1),
     }

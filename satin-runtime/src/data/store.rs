@@ -52,6 +52,8 @@ struct StoredValues {
     entries: HashMap<ValueName, Weak<StoredValue>>,
     pinned: BTreeMap<RootKey, HashMap<ValueName, Pin>>,
     in_transit: HashMap<ValueName, Arc<StoredValue>>,
+    /// Parts of results that are kept here for who owns their jobs, each as often as it was made.
+    kept: BTreeMap<RootKey, HashMap<ValueName, (Pin, u32)>>,
     recent: Recent,
 }
 
@@ -248,16 +250,64 @@ impl Store {
         true
     }
 
+    /// Keeps a part of a result for the owner of the job that has made it, until the owner can do without it, or the root job is over.
+    pub fn keep(&self, name: ValueName, root: RootKey) {
+        let Some(entry) = self.get(name) else { return };
+        if roots::is_forgotten(root) {
+            return; // as for `pin`
+        }
+        let pin = Pin::new(entry);
+        let mut values = lock(&self.values);
+        let kept = values.kept.entry(root).or_default();
+        let mut other = None;
+        match kept.get_mut(&name) {
+            Some((_, times)) => {
+                *times += 1;
+                other = Some(pin);
+            }
+            None => drop(kept.insert(name, (pin, 1))),
+        }
+        drop(values);
+        drop(other);
+    }
+
+    /// The owner can do without these, each of which was kept for it once.
+    pub fn drop_kept(&self, names: &[ValueName]) {
+        let mut gone = Vec::new();
+        let mut values = lock(&self.values);
+        for name in names {
+            let mut all = values.kept.iter_mut();
+            let Some((root, kept)) = all.find(|(_, kept)| kept.contains_key(name)) else {
+                continue;
+            };
+            let root = *root;
+            if let Some((_, times)) = kept.get_mut(name)
+                && *times > 1
+            {
+                *times -= 1;
+            } else if let Some((pin, _)) = kept.remove(name) {
+                // Jobs here may borrow it still.
+                gone.extend(values.recent.note(root, pin, MOST_RECENT));
+            }
+        }
+        values.kept.retain(|_, kept| !kept.is_empty());
+        // Destructors of dropped values may look into the books themselves.
+        drop(values);
+        drop(gone);
+    }
+
     /// The root job is over: values that were kept for it alone go; if it is a root job of `main`, so do the values that
     /// were kept for those before it.
     pub fn forget_root(&self, root: RootKey) {
         let mut values = lock(&self.values);
         let is_over = |other: &RootKey, _: &mut _| root.ends(*other);
         let pinned: Vec<_> = values.pinned.extract_if(.., is_over).collect();
+        let kept = values.kept.extract_if(.., |other, _| root.ends(*other));
+        let kept: Vec<_> = kept.collect();
         let in_transit = std::mem::take(&mut values.in_transit);
         let recent = values.recent.remove_all(|other| root.ends(*other));
         drop(values);
-        drop((pinned, in_transit, recent));
+        drop((pinned, in_transit, kept, recent));
     }
 
     pub(super) fn get(&self, name: ValueName) -> Option<Arc<StoredValue>> {

@@ -181,6 +181,8 @@ pub struct VTable {
     pub(crate) finish: unsafe fn(&Slot, &super::Payload) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
     pub(crate) drop_out: unsafe fn(&Slot),
+    /// It is that of tasks, whose owner can do without large results: they may be kept where a task has run.
+    pub(crate) keeps: bool,
 }
 
 /// Runs child `index` on serialized arguments; gives result and changed `&mut` arguments.
@@ -195,10 +197,7 @@ pub(crate) struct Packed {
 impl From<Packed> for Answer {
     fn from(Packed { bytes, needs }: Packed) -> Answer {
         let needs = needs.iter().map(|value| value.name).collect();
-        Answer::Result {
-            bytes: bytes.into(),
-            needs,
-        }
+        Answer::result(bytes.into(), needs)
     }
 }
 
@@ -230,6 +229,7 @@ impl VTable {
             finish: finish::<F>,
             drop_args: drop_as::<Args<'static, F>>,
             drop_out: drop_as::<F::Out>,
+            keeps: false,
         }
     }
 }

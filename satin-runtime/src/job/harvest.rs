@@ -325,10 +325,7 @@ mod tests {
         Fact {
             name: JobName::new(id, Fingerprint(ms)),
             number: ms,
-            answer: Answer::Result {
-                bytes: vec![0; bytes].into(),
-                needs: Vec::new(),
-            },
+            answer: Answer::result(vec![0; bytes].into(), Vec::new()),
             took: Duration::from_millis(ms),
             values: Vec::new(),
         }

@@ -51,11 +51,12 @@ pub use needs::HeldValue;
 pub use numbers::plain;
 pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{
-    Answer, BoundName, History, Offer, Parcel, RootName, RootRun, RootTag, ValueName, ValueSize,
+    Answer, BoundName, History, Kept, Offer, Parcel, RootName, RootRun, RootTag, ValueName,
+    ValueSize,
 };
 pub use payload::Payload;
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
 pub use shape::{JobCost, JobLoad, JobSample, JobShape, JobTrip};
 pub use stored::{Batch, RunName, StoredFact, ValueBytes};
 pub use tally::Tally;
-pub use travel::{DepartureId, HostedId, Taken};
+pub use travel::{DepartureId, HostedId, KeptElsewhere, Taken};

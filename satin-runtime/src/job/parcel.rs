@@ -30,6 +30,8 @@ pub struct Parcel {
     pub needs: Vec<ValueName>,
     /// The last of these are data that it borrows, of so many bytes each.
     pub lent: Vec<u64>,
+    /// Large results may be kept where it runs, and be named in its answer: it is a task of a flow.
+    pub keeps: bool,
     /// The term of its root job's master: counts the masters.
     pub term: u32,
     /// The fingerprint of its root job: with the first element of the id, that root job's [`RootName`].
@@ -73,6 +75,8 @@ pub enum Answer {
         bytes: Payload,
         /// Shared values that must be at hand before the owner reads the bytes.
         needs: Vec<ValueName>,
+        /// Parts of it that have been kept where they were made. With such the bytes are those of an [`Outcome`](super::outcome::Outcome).
+        kept: Option<Box<Kept>>,
     },
     /// The job panicked, with this message.
     Panicked(String),
@@ -89,6 +93,22 @@ impl Answer {
         Answer::Refused(why.into())
     }
 
+    /// A result of which nothing is kept elsewhere.
+    #[must_use]
+    pub fn result(bytes: Payload, needs: Vec<ValueName>) -> Answer {
+        let kept = None;
+        Answer::Result { bytes, needs, kept }
+    }
+
+    /// What has been kept where it was made.
+    #[must_use]
+    pub fn kept(&self) -> Option<&Kept> {
+        match self {
+            Answer::Result { kept, .. } => kept.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The shared values that it mentions.
     #[must_use]
     pub fn needs(&self) -> &[ValueName] {
@@ -102,11 +122,23 @@ impl Answer {
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
-            Answer::Result { bytes, needs } => bytes.len() + needs.len() * size_of::<ValueName>(),
+            Answer::Result { bytes, needs, kept } => {
+                let kept = kept.as_ref().map_or(0, |kept| kept.values.len());
+                bytes.len() + (needs.len() + kept) * size_of::<ValueName>()
+            }
             Answer::Panicked(text) | Answer::Refused(text) => text.len(),
             Answer::Aborted => 0,
         }
     }
+}
+
+/// Parts of a result that have been kept by the node that made them: who needs them asks it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kept {
+    /// The number of that node; 0 until it has entered it.
+    pub at: u128,
+    /// The parts, by the hash of their bytes.
+    pub values: Vec<ValueSize>,
 }
 
 /// The name of a shared value: the BLAKE3 hash of its bytes.
@@ -121,7 +153,7 @@ impl std::fmt::Debug for ValueName {
 }
 
 /// A shared value, and how large it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ValueSize {
     /// Its name.
     pub name: ValueName,

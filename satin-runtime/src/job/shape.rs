@@ -16,6 +16,8 @@ pub struct JobShape {
     pub bytes: u64,
     /// Bytes of these data alone, which move only where they are not.
     pub lent: u64,
+    /// Its large results are kept where it runs: see [`Parcel::keeps`].
+    pub keeps: bool,
 }
 
 impl JobShape {
@@ -28,6 +30,7 @@ impl JobShape {
             depth: u16::try_from(parcel.id.depth()).unwrap_or(u16::MAX),
             bytes: lent.saturating_add(parcel.arguments.len() as u64),
             lent,
+            keeps: parcel.keeps,
         }
     }
 

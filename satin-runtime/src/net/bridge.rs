@@ -16,8 +16,9 @@ use super::limits;
 use crate::{
     data::{self, Manners},
     job::{
-        Answer, Back, BoundName, HeldValue, JobId, JobLoad, JobName, JobSample, JobTrip, Offer,
-        OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, needs,
+        Answer, Back, BoundName, HeldValue, JobId, JobLoad, JobName, JobSample, JobTrip,
+        KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
+        ValueName, needs,
     },
     node::{
         DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, Taken, Terms, TookJobs,
@@ -117,6 +118,20 @@ impl Outside for BridgeNews {
 
     fn offered(&self, offer: Offer) {
         self.tell(Event::Offered(offer));
+    }
+
+    fn bring(&self, kept: KeptElsewhere) {
+        self.tell(Event::Bring(kept));
+    }
+
+    fn unneeded(&self, at: u128, names: Vec<ValueName>) {
+        self.tell(Event::Unneeded { at, names });
+    }
+
+    fn keeps(&self, root: RootKey, values: &[HeldValue]) {
+        for value in values {
+            data::store().keep(value.name(), root);
+        }
     }
 
     fn root_started(&self, root: RootRun) {
@@ -281,9 +296,11 @@ impl Bridge {
 
     pub(super) fn deliver(&mut self, departure: DepartureId, answer: Answer) {
         self.away.remove(&departure);
+        let news = Arc::clone(&self.news);
         self.gate.after_offers(move |gate| {
             // What the answer mentions has been fetched before.
-            match data::store().hold(answer.needs()) {
+            let kept = answer.kept().cloned();
+            let is_taken = match data::store().hold(answer.needs()) {
                 Some(values) => gate.deliver_with(departure, answer, values),
                 // An answer that was kept here, longer than a value that it mentions: looked up again it would be the same.
                 None => gate.put_back(
@@ -294,6 +311,10 @@ impl Bridge {
                     },
                 ),
             };
+            if let Some(kept) = kept.filter(|_| !is_taken) {
+                let names = kept.values.iter().map(|value| value.name).collect();
+                news.unneeded(kept.at, names);
+            }
         });
     }
 
@@ -433,6 +454,16 @@ impl Bridge {
     /// Drops the pieces of a value, after the pieces that came before have had their turn.
     pub(super) fn drop_pieces(&self, name: ValueName) {
         self.gate.aside(move || data::store().drop_pieces(name));
+    }
+
+    /// A value that another node kept for the workers here has come, or is lost.
+    pub(super) fn brought(&self, ticket: u64, value: Option<ValueName>) {
+        self.gate.brought(ticket, value.and_then(needs::find));
+    }
+
+    /// The owner of these values can do without them.
+    pub(super) fn drop_kept(&self, names: Vec<ValueName>) {
+        self.gate.aside(move || data::store().drop_kept(&names));
     }
 
     /// No node outside will answer any more: the workers go on alone.

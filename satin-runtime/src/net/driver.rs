@@ -430,6 +430,8 @@ impl Driver {
                 self.bridge.store(name, root, lent, piece);
             }
             Action::DropPieces(name) => self.bridge.drop_pieces(name),
+            Action::Brought { ticket, value } => self.bridge.brought(ticket, value),
+            Action::DropKept(names) => self.bridge.drop_kept(names),
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
             Action::Improve(offer) => self.bridge.improve(offer),
             Action::Storage(order) => {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;
@@ -565,6 +565,7 @@ mod tests {
                 fingerprint: Fingerprint::of("f", &arguments),
                 arguments: arguments.into(),
                 lent: needs.iter().skip(1).map(|_| u64::from(function)).collect(),
+                keeps: function % 7 == 0,
                 needs,
                 term: function % 3,
                 root: Fingerprint(u64::from(function)),
@@ -578,8 +579,19 @@ mod tests {
     fn answer() -> impl Strategy<Value = Answer> {
         prop_oneof![
             (bytes(), vec(name(), 0..3)).prop_map(|(bytes, needs)| {
+                let value = |name: &ValueName| ValueSize {
+                    name: *name,
+                    bytes: 1 << 20,
+                };
+                let kept = needs.len() % 2 == 1;
+                let kept = kept.then(|| {
+                    Box::new(Kept {
+                        at: 7 << 100,
+                        values: needs.iter().map(value).collect(),
+                    })
+                });
                 let bytes = bytes.into();
-                Answer::Result { bytes, needs }
+                Answer::Result { bytes, needs, kept }
             }),
             ".*".prop_map(Answer::Panicked),
             ".*".prop_map(Answer::Refused),
@@ -778,10 +790,8 @@ mod tests {
     #[test]
     fn a_large_payload_is_not_copied_on_its_way() {
         let payloads = [100, 3 * limits::LARGE, 5, 2 * limits::LARGE].map(|length| vec![7; length]);
-        let answer = |bytes: &Vec<u8>| Answer::Result {
-            bytes: bytes.clone().into(),
-            needs: vec![ValueName([3; 32])],
-        };
+        let answer =
+            |bytes: &Vec<u8>| Answer::result(bytes.clone().into(), vec![ValueName([3; 32])]);
         let answers = payloads.iter().map(|bytes| (Token(1), answer(bytes)));
         let message = Message::Answers(answers.collect());
         let mut out = vec![1, 2, 3];

@@ -244,6 +244,8 @@ pub enum Message {
     Elsewhere(ValueName, Peer),
     /// "I am still fetching it myself: wait."
     Soon(ValueName),
+    /// "What you keep of these for me can go."
+    Unneeded(Vec<ValueName>),
     /// "I have it no more." The sender says later if it has the value again: [`Message::Available`].
     Unavailable(ValueName),
     /// "I have it by now."

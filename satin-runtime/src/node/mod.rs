@@ -19,8 +19,8 @@ use std::{
 use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
-    Answer, Back, Batch, Gathered, JobId, JobLoad, JobName, JobSample, Offer, OrphanNews, Parcel,
-    Recall, RootName, RootRun, RootTag, Saved, ValueName,
+    Answer, Back, Batch, Gathered, JobId, JobLoad, JobName, JobSample, KeptElsewhere, Offer,
+    OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName,
 };
 
 pub(crate) mod books;
@@ -139,6 +139,15 @@ pub enum Event {
     Stored(ValueName),
     /// The bytes that came were not what the value's name says; they have been dropped.
     Corrupt(ValueName),
+    /// A part of a result that was kept where it was made is needed here; answered by [`Action::Brought`].
+    Bring(KeptElsewhere),
+    /// This node can do without what that one keeps for it.
+    Unneeded {
+        /// The number of the node.
+        at: u128,
+        /// The values.
+        names: Vec<ValueName>,
+    },
     /// A bound has become better here.
     Offered(Offer),
 
@@ -320,6 +329,15 @@ pub enum Action {
     },
     /// Drop the pieces of a value that is not fetched any more.
     DropPieces(ValueName),
+    /// The answer to an [`Event::Bring`].
+    Brought {
+        /// The number of the request.
+        ticket: u64,
+        /// The value, which is here now; none if nobody has it any more.
+        value: Option<ValueName>,
+    },
+    /// The owner of these values can do without them.
+    DropKept(Vec<ValueName>),
     /// The root job is over, and those of a `main` before it ([`RootName::ends`]): the things that the
     /// process keeps for them can go.
     ForgetRoot(RootName),
@@ -759,7 +777,13 @@ impl Node {
             Event::Public => parts.steal.public(),
             Event::MemoryFull(is_full) => parts.steal.memory_full(cx, is_full),
             Event::Took(took) => parts.took(cx, took),
-            Event::Done(key, answer) => {
+            Event::Done(key, mut answer) => {
+                if let Answer::Result {
+                    kept: Some(kept), ..
+                } = &mut answer
+                {
+                    kept.at = cx.view.me().peer.id.0;
+                }
                 parts.steal.done(cx, key, &answer);
                 let saved = parts.repair.done(cx, key, answer);
                 parts.save(cx, saved.into_iter().collect());
@@ -842,6 +866,8 @@ impl Node {
             }
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
+            Event::Bring(kept) => parts.bring_kept(cx, &kept),
+            Event::Unneeded { at, names } => parts.unneeded(cx, at, names),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
             Event::RootStarted(run) => {
                 cx.homes.root_started(run.name);
@@ -1422,6 +1448,37 @@ impl Parts<'_> {
         }
     }
 
+    /// Brings a value that another node keeps for this one.
+    fn bring_kept(&mut self, cx: &mut Context<'_>, kept: &KeptElsewhere) {
+        let KeptElsewhere { name, root, .. } = *kept;
+        self.shared.root_started(root);
+        let others = (cx.books.holders.of(name)).filter(|peer| *peer != cx.view.me().peer);
+        let keeper = cx.view.life_of(NodeId(kept.at)).or_else(|| others.min());
+        let then = Then::Local(kept.ticket, name);
+        let ready = match keeper {
+            Some(keeper) => self
+                .shared
+                .bring(cx, keeper, root.number, then, self.lattices),
+            None if self.lattices.holds(name) => Some(then),
+            None => Some(Then::Lost(kept.ticket, name)),
+        };
+        if let Some(then) = ready {
+            self.repair.go_on(cx, then);
+        }
+    }
+
+    /// What another node keeps for this one can go.
+    fn unneeded(&mut self, cx: &mut Context<'_>, at: u128, names: Vec<ValueName>) {
+        let Some(peer) = cx.view.life_of(NodeId(at)) else {
+            return; // gone, and with it what it kept
+        };
+        for name in &names {
+            cx.books.holders.forget(*name);
+        }
+        cx.actions
+            .push_back(Action::Send(peer, Message::Unneeded(names)));
+    }
+
     /// An arrival goes on, as its values are here. What the first of them was may have had to make room for others meanwhile.
     fn go_on(&mut self, cx: &mut Context<'_>, then: Then) {
         let is_here = |name: &ValueName| self.lattices.holds(*name);
@@ -1592,6 +1649,7 @@ impl Parts<'_> {
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
+            M::Unneeded(names) => cx.actions.push_back(Action::DropKept(names)),
             M::Have(tokens) => repair::Repair::have(cx, from, &tokens),
             M::Begin(tokens) => repair::Repair::begin(cx, from, &tokens),
             M::Go(tokens) => self.repair.go(cx, from, &tokens),
@@ -1684,6 +1742,10 @@ pub(crate) enum Then {
     Refuse(HostedId, ValueName),
     /// The answer mentions a value that cannot be had any more: the job is done again here.
     Redo(Deal, ValueName),
+    /// A value that another node kept for this one is here, under the number of the request.
+    Local(u64, ValueName),
+    /// Nobody has it any more.
+    Lost(u64, ValueName),
 }
 
 impl Then {
@@ -1692,6 +1754,7 @@ impl Then {
         match self {
             Then::Start(_, parcel) => &parcel.needs,
             Then::Answer(_, Answer::Result { needs, .. }) => needs,
+            Then::Local(_, name) => std::slice::from_ref(name),
             _ => &[],
         }
     }

@@ -148,6 +148,14 @@ impl View {
         self.tables.members.contains_key(&peer)
     }
 
+    /// The life of that node which is in the view.
+    pub(crate) fn life_of(&self, id: NodeId) -> Option<Peer> {
+        let first = Peer { id, generation: 0 };
+        let generation = u32::MAX;
+        let mut lives = (self.tables.members).range(first..=Peer { id, generation });
+        lives.next().map(|(peer, _)| *peer)
+    }
+
     /// Is any of these lives in the view?
     pub(crate) fn is_any_alive(&self, lives: std::ops::RangeInclusive<Peer>) -> bool {
         self.tables.members.range(lives).next().is_some()

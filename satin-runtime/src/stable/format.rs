@@ -345,7 +345,12 @@ struct Kinsman<'b> {
 impl<'b> Kinsman<'b> {
     /// `None` for what is not written.
     fn of(fact: &'b StoredFact) -> Option<Kinsman<'b>> {
-        let Answer::Result { bytes, needs } = &fact.saved.answer else {
+        let Answer::Result {
+            bytes,
+            needs,
+            kept: None,
+        } = &fact.saved.answer
+        else {
             return None;
         };
         let JobName { id, fingerprint } = &fact.saved.name;
@@ -423,10 +428,7 @@ impl Family<'_> {
             let saved = Saved {
                 name: JobName::new(id, *fingerprint),
                 root: self.root.fingerprint,
-                answer: Answer::Result {
-                    bytes: answer.to_vec().into(),
-                    needs: needs.to_vec(),
-                },
+                answer: Answer::result(answer.to_vec().into(), needs.to_vec()),
             };
             facts.push(StoredFact {
                 saved,
@@ -462,10 +464,7 @@ mod tests {
                 saved: Saved {
                     name: JobName::new(path.into_iter().collect(), Fingerprint(fingerprint)),
                     root: Fingerprint(root),
-                    answer: Answer::Result {
-                        bytes: bytes.into(),
-                        needs,
-                    },
+                    answer: Answer::result(bytes.into(), needs),
                 },
                 took: Duration::from_millis(millis.into()),
             },
@@ -604,10 +603,7 @@ mod tests {
     }
 
     fn answer(bytes: &[u8]) -> Answer {
-        Answer::Result {
-            bytes: bytes.into(),
-            needs: Vec::new(),
-        }
+        Answer::result(bytes.into(), Vec::new())
     }
 
     #[test]

@@ -459,6 +459,7 @@ impl Worker {
                 depth: depth_of(job.parent.get()).saturating_add(1),
                 bytes,
                 lent: sieve.lent,
+                keeps: job.function.get().keeps,
             };
             let took = sieve.took;
             (self.pool().samples).note(JobSample { shape, took, back });
@@ -503,10 +504,7 @@ impl Worker {
         {
             let name = JobName::new(id, print.within(run.name.fingerprint));
             let needs = values.iter().map(HeldValue::name).collect();
-            let answer = Answer::Result {
-                bytes: bytes.into(),
-                needs,
-            };
+            let answer = Answer::result(bytes.into(), needs);
             let covered = Covered {
                 time: sieve.before.time + sieve.took,
                 facts: sieve.before.facts + 1,

@@ -14,7 +14,7 @@ use crate::job::{RootName, ValueName, ValueSize};
 
 /// The number of values whose holders are remembered; those that were noted first are forgotten. Too small: nodes are thought to
 /// lack what they hold, and are given less work. Too large: memory, as much for each peer.
-const MOST_VALUES: usize = 1024;
+const MOST_VALUES: usize = 4096;
 
 /// Names of values that a node holds.
 pub(crate) type HeldNames = Arc<BTreeSet<ValueName>>;
@@ -50,8 +50,24 @@ impl Holders {
 
     fn forget_first(&mut self) {
         if let Some(first) = self.order.pop_front() {
-            self.roots.remove(&first);
-            self.remove(|name| *name == first);
+            self.forget_names(first);
+        }
+    }
+
+    /// Nobody needs the value any more.
+    pub(crate) fn forget(&mut self, name: ValueName) {
+        if self.roots.contains_key(&name) {
+            self.order.retain(|other| *other != name);
+            self.forget_names(name);
+        }
+    }
+
+    fn forget_names(&mut self, name: ValueName) {
+        self.roots.remove(&name);
+        for held in self.held.values_mut() {
+            if held.contains(&name) {
+                Arc::make_mut(held).remove(&name);
+            }
         }
     }
 

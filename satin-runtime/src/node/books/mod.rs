@@ -151,6 +151,7 @@ impl Books {
                 let away = self.look_away(*deal);
                 away.map_or(0, |away| away.job.name.id.root_number())
             }
+            Then::Local(..) | Then::Lost(..) => 0, // the request has its name
         }
     }
 

@@ -153,6 +153,7 @@ impl Outside {
             fingerprint: work.fingerprint(),
             needs: Vec::new(),
             lent: Vec::new(),
+            keeps: false,
             term: 0,
             root: work.fingerprint(),
             history: History { marked, crashes: 0 },
@@ -197,10 +198,7 @@ impl Outside {
 }
 
 fn result(value: u64) -> Answer {
-    Answer::Result {
-        bytes: value.to_le_bytes().to_vec().into(),
-        needs: Vec::new(),
-    }
+    Answer::result(value.to_le_bytes().to_vec().into(), Vec::new())
 }
 
 #[test]

@@ -329,6 +329,7 @@ impl Cluster {
                 }
             }
             Action::DropPieces(name) => _ = slot.parts.remove(&name),
+            Action::Brought { .. } | Action::DropKept(_) => {}
             Action::ForgetRoot(tag) => {
                 slot.bounds.retain(|(_, root), _| !tag.ends(*root));
                 slot.workers.forget_root(tag);

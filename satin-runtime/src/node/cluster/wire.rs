@@ -161,7 +161,7 @@ pub fn size(message: &Message) -> usize {
         24 + parcel.id.as_bytes().len() + parcel.arguments.len() + 32 * parcel.needs.len()
     };
     let answer = |answer: &Answer| match answer {
-        Answer::Result { bytes, needs } => bytes.len() + 32 * needs.len(),
+        Answer::Result { bytes, needs, .. } => bytes.len() + 32 * needs.len(),
         Answer::Panicked(text) | Answer::Refused(text) => text.len(),
         Answer::Aborted => 1,
     };

@@ -894,6 +894,7 @@ impl ImaginaryWorkers {
                         depth: frame.depth as u16,
                         bytes: program.argument_bytes(frame.work) as u64,
                         lent: 0,
+                        keeps: false,
                     };
                     let took = self.lanes[frame.lane as usize].burst;
                     let back = bytes as u64;
@@ -1507,6 +1508,7 @@ impl ImaginaryWorkers {
                     depth: id.depth() as u16,
                     bytes: programs[program as usize].argument_bytes(job.work) as u64,
                     lent: 0,
+                    keeps: false,
                 };
                 let values = self.needs.clone();
                 let load = JobLoad { shape, values };
@@ -1580,6 +1582,7 @@ impl ImaginaryWorkers {
             fingerprint: self.fingerprint(work),
             needs: self.needed(),
             lent: Vec::new(),
+            keeps: false,
             term: run.term,
             root: run.name.fingerprint,
             history: back.history,

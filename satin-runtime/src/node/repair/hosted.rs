@@ -84,6 +84,14 @@ impl Repair {
                 }
                 answer => self.take_answer(cx, deal, answer),
             },
+            Then::Local(ticket, name) => {
+                let value = Some(name);
+                cx.actions.push_back(Action::Brought { ticket, value });
+            }
+            Then::Lost(ticket, _) => {
+                let value = None;
+                cx.actions.push_back(Action::Brought { ticket, value });
+            }
             // A shared value of the answer is to be had nowhere: only a run of the job makes it
             // again.
             Then::Redo(deal, _) => {

@@ -100,6 +100,7 @@ fn job_that_needs(name: ValueName) -> Parcel {
         fingerprint: Fingerprint(7),
         needs: vec![name],
         lent: Vec::new(),
+        keeps: false,
         term: 0,
         root: Fingerprint(0),
         history: History::default(),
@@ -755,13 +756,7 @@ fn a_small_answer_does_not_take_for_known_what_is_still_on_its_way() {
     let answers = |length: usize| {
         let bytes = vec![0; length];
         let needs = Vec::new();
-        Message::Answers(vec![(
-            Token(1),
-            Answer::Result {
-                bytes: bytes.into(),
-                needs,
-            },
-        )])
+        Message::Answers(vec![(Token(1), Answer::result(bytes.into(), needs))])
     };
     let node = cluster.node_mut(0);
     for better in [6, 5] {
@@ -822,13 +817,7 @@ fn large_answers_bring_all_bounds_themselves() {
     let answers = |length: usize| {
         let bytes = vec![0; length];
         let needs = Vec::new();
-        Message::Answers(vec![(
-            Token(1),
-            Answer::Result {
-                bytes: bytes.into(),
-                needs,
-            },
-        )])
+        Message::Answers(vec![(Token(1), Answer::result(bytes.into(), needs))])
     };
     let node = cluster.node_mut(0);
     assert!(matches!(

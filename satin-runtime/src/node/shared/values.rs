@@ -30,7 +30,7 @@ use std::{
 };
 
 use super::super::{
-    Action, Context, Lattices, Message, Peer, Then, View,
+    Action, Context, Lattices, Message, NodeId, Peer, Then, View,
     expiry::{Expiry, ran_out},
     message::How,
 };
@@ -252,14 +252,23 @@ impl Values {
         if let Then::Start(_, parcel) = &then {
             self.root_started(parcel.root_run().name);
         }
-        if then.needs().is_empty() {
-            return Some(then);
-        }
         let unknown = RootName {
             number: root_number,
             fingerprint: Fingerprint(0),
         };
         let root = self.roots.get(&root_number).copied().unwrap_or(unknown);
+        // Jobs that need a part of the result are worth more there than elsewhere.
+        if let Then::Answer(_, answer) = &then
+            && let Some(kept) = answer.kept()
+            && let Some(keeper) = cx.view.life_of(NodeId(kept.at))
+        {
+            for value in &kept.values {
+                cx.books.holders.note(keeper, value.name, root);
+            }
+        }
+        if then.needs().is_empty() {
+            return Some(then);
+        }
         let mut missing = BTreeSet::new();
         for name in then.needs() {
             // The sender has what it mentions, or is getting it.
@@ -275,6 +284,7 @@ impl Values {
         self.number += 1;
         let lent = match &then {
             Then::Start(_, parcel) => parcel.lent_names(),
+            Then::Local(_, name) => std::slice::from_ref(name),
             _ => &[],
         };
         for name in &missing {
@@ -510,9 +520,17 @@ impl Values {
                 }
                 return;
             }
-            // None of its site has it, and neither has this node.
+            // None of its site has it, and neither has this node: perhaps it is kept for this one elsewhere.
             if !is_here {
-                return self.deny(cx, from, name);
+                let mut others = known(cx, name).into_iter();
+                let keeper = others.find(|peer| *peer != from && cx.view.is_alive(*peer));
+                return match keeper.filter(|_| how != How::Insist) {
+                    Some(keeper) => {
+                        let elsewhere = Message::Elsewhere(name, keeper);
+                        cx.actions.push_back(Action::Send(from, elsewhere));
+                    }
+                    None => self.deny(cx, from, name),
+                };
             }
             hints.given += u32::from(near);
             cx.books.holders.note(from, name, root);
@@ -756,7 +774,8 @@ impl Values {
                 // is worth nothing without the value: its job is done again here.
                 Then::Start(key, _) => Then::Refuse(key, name),
                 Then::Answer(deal, _) => Then::Redo(deal, name),
-                then @ (Then::Refuse(..) | Then::Redo(..)) => then,
+                Then::Local(ticket, name) => Then::Lost(ticket, name),
+                then @ (Then::Refuse(..) | Then::Redo(..) | Then::Lost(..)) => then,
             });
         }
     }

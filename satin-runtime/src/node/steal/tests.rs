@@ -398,6 +398,7 @@ fn parcel() -> Parcel {
         fingerprint: Fingerprint(7),
         needs: Vec::new(),
         lent: Vec::new(),
+        keeps: false,
         term: 0,
         root: Fingerprint(0),
         history: History::default(),
@@ -691,10 +692,7 @@ fn answers_that_are_said_again_go_in_pieces() {
     node.handle(MS, received(origin, jobs_of(Request(1), jobs.collect())));
     for action in actions(&mut node) {
         if let Action::Start(key, _) = action {
-            let answer = Answer::Result {
-                bytes: vec![0; 7 * MIB].into(),
-                needs: Vec::new(),
-            };
+            let answer = Answer::result(vec![0; 7 * MIB].into(), Vec::new());
             node.handle(2 * MS, Event::Done(key, answer));
         }
     }
@@ -779,10 +777,7 @@ fn root_result(number: u32, bytes: usize) -> Saved {
     Saved {
         name: JobName::new(JobId::ROOT.child(number), print),
         root: print,
-        answer: Answer::Result {
-            bytes: vec![0; bytes].into(),
-            needs: Vec::new(),
-        },
+        answer: Answer::result(vec![0; bytes].into(), Vec::new()),
     }
 }
 
@@ -1058,10 +1053,7 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
 }
 
 fn one_byte() -> Answer {
-    Answer::Result {
-        bytes: vec![1].into(),
-        needs: Vec::new(),
-    }
+    Answer::result(vec![1].into(), Vec::new())
 }
 
 /// Gives the thief these jobs; under which tokens.
@@ -1258,10 +1250,7 @@ fn bounds_of_a_root_job_stay_until_the_master_that_it_was_run_for_has_its_result
             Action::Start(key, _) => Some(key),
             _ => None,
         });
-    let answer = Answer::Result {
-        bytes: vec![1].into(),
-        needs: Vec::new(),
-    };
+    let answer = Answer::result(vec![1].into(), Vec::new());
     node.handle(3 * MS, Event::Done(key.expect("it runs"), answer));
     // The master has it, and what it said of that is lost with it.
     node.handle(4 * MS, received(master, Message::RootsDone(vec![run])));
@@ -1359,6 +1348,7 @@ fn shape(bytes: u64) -> JobShape {
         depth: 1,
         bytes,
         lent: 0,
+        keeps: false,
     }
 }
 

@@ -638,6 +638,7 @@ mod tests {
             depth,
             bytes,
             lent: 0,
+            keeps: false,
         }
     }
 

@@ -65,10 +65,7 @@ fn fact(path: &[u32], fingerprint: u64, answer: &str) -> StoredFact {
         saved: Saved {
             name: JobName::new(path.iter().copied().collect(), Fingerprint(fingerprint)),
             root: Fingerprint(9),
-            answer: Answer::Result {
-                bytes: answer.as_bytes().into(),
-                needs: Vec::new(),
-            },
+            answer: Answer::result(answer.as_bytes().into(), Vec::new()),
         },
         took: Duration::from_millis(5),
     }
@@ -494,10 +491,10 @@ fn value(number: u8, size: usize) -> ValueBytes {
 
 fn mentioning(path: &[u32], values: &[&ValueBytes]) -> StoredFact {
     let mut fact = fact(path, 1, "a");
-    fact.saved.answer = Answer::Result {
-        bytes: b"a".to_vec().into(),
-        needs: values.iter().map(|value| value.name).collect(),
-    };
+    fact.saved.answer = Answer::result(
+        b"a".to_vec().into(),
+        values.iter().map(|value| value.name).collect(),
+    );
     fact
 }
 

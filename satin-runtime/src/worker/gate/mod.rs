@@ -20,15 +20,15 @@ use std::{
 
 use super::{
     frames::{harvest_above, place_of},
-    pool::{Pool, PoolWatch},
+    pool::{Pool, PoolWatch, RootKey},
     repair::depth_of,
     thread::{self, Found, Worker},
 };
 use crate::{
     job::{
         Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobLoad,
-        JobName, JobSample, JobTrip, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag,
-        Saved, Taken,
+        JobName, JobSample, JobTrip, KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName,
+        RootRun, RootTag, Saved, Taken, ValueName,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -112,6 +112,18 @@ pub trait Outside: Send + Sync {
     /// A job here has improved a bound.
     fn offered(&self, offer: Offer) {
         let _ = offer;
+    }
+    /// A task needs a value that another node keeps: answered by [`Gate::brought`].
+    fn bring(&self, kept: KeptElsewhere) {
+        let _ = kept;
+    }
+    /// No task needs these values any more, which that node keeps.
+    fn unneeded(&self, at: u128, names: Vec<ValueName>) {
+        let _ = (at, names);
+    }
+    /// A hosted job of that root job is about to be done, of whose result these parts are kept here.
+    fn keeps(&self, root: RootKey, values: &[HeldValue]) {
+        let _ = (root, values);
     }
     /// A root job begins here.
     fn root_started(&self, root: RootRun) {
@@ -591,6 +603,11 @@ impl Gate {
     /// Tells the workers what has changed among the orphans: marked jobs look themselves up there.
     pub fn orphan(&self, news: OrphanNews) {
         self.pool.ledger.orphans.learn(news);
+    }
+
+    /// The answer to [`Outside::bring`]: the value, or none if nobody has it any more.
+    pub fn brought(&self, ticket: u64, value: Option<HeldValue>) {
+        let _ = (ticket, value);
     }
 
     /// No node outside answers any more: jobs that are away come back, and no orphan is claimed from now on.

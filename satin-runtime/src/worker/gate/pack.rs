@@ -125,6 +125,7 @@ impl Leaver {
             depth: length_of(&self.place.id),
             bytes,
             lent: self.lent,
+            keeps: self.job().function.get().keeps,
         };
         let values = self.values.clone();
         let load = JobLoad { shape, values };
@@ -184,6 +185,7 @@ fn pack_with_sizes(
         arguments: packed.bytes.into(),
         needs: values.iter().map(|value| value.name).collect(),
         lent: lent.iter().map(|value| value.bytes).collect(),
+        keeps: vtable.keeps,
         term: run.term,
         root: run.name.fingerprint,
         history,
