@@ -49,6 +49,12 @@ fn next_number() -> u64 {
     NEXT.fetch_add(1, SeqCst)
 }
 
+/// Numbers of runs that have this bit are large data as they travel: those that tasks make elsewhere are kept there.
+const LARGE: u64 = 1 << 60;
+
+/// More bytes than come home of a task that takes no time.
+const MANY_BYTES: usize = 70_000;
+
 /// A number in a run of a program. Each instance of it is known until it is dropped.
 #[derive(Debug)]
 struct Number {
@@ -85,13 +91,17 @@ impl Drop for Number {
 
 impl Serialize for Number {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        (self.run, self.value).serialize(to)
+        let ballast = match self.run & LARGE {
+            0 => Vec::new(),
+            _ => vec![7u8; MANY_BYTES],
+        };
+        (self.run, self.value, ballast).serialize(to)
     }
 }
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Number, D::Error> {
-        let (run, value) = Deserialize::deserialize(from)?;
+        let (run, value, _): (u64, u64, Vec<u8>) = Deserialize::deserialize(from)?;
         Ok(Number::new(run, value))
     }
 }
@@ -1241,6 +1251,8 @@ impl Pools {
             sum.late += report.late;
             sum.claimed += report.claimed;
             sum.panicked += report.panicked;
+            sum.brought += report.brought;
+            sum.forgotten += report.forgotten;
         }
     }
 
@@ -1271,6 +1283,34 @@ fn on_workers_here_and_elsewhere_a_flow_gives_what_the_program_text_says() {
     assert!(
         report.travelled > 0 && report.returned > 0 && report.late > 0 && report.claimed > 0,
         "the thief has done of everything: {report:?}"
+    );
+}
+
+/// What tasks make elsewhere stays there, and may be lost there.
+#[test]
+fn what_is_kept_elsewhere_comes_when_it_is_needed_or_is_made_again() {
+    satin::data::store();
+    let pools = Pools::new();
+    let habits = (habits(), prop_oneof![Just(0u64), Just(30), Just(100)]);
+    let habits = habits.prop_map(|(habits, forget)| Habits { forget, ..habits });
+    law(
+        100,
+        &(draws(), place(), habits),
+        |(draws, place, habits)| {
+            let program = Program::of(&draws);
+            let run = next_number() | LARGE;
+            let _watchdog = Watchdog::new(format!("{place:?}, {habits:?}, {program:?}"));
+            let expected = program.interpret();
+            pools.on_each(habits, || assert_eq!(place.run(&program, run), expected));
+            all_are_dropped(run);
+            Ok(())
+        },
+    );
+    let report = pools.report();
+    println!("{report:?}");
+    assert!(
+        report.brought > report.forgotten && report.forgotten > 0,
+        "data were kept elsewhere, and some were lost: {report:?}"
     );
 }
 

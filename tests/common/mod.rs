@@ -21,10 +21,10 @@ use std::{
 use satin::{
     Satin,
     job::{
-        Answer, Back, DepartureId, Fingerprint, History, HostedId, JobId, JobName, OrphanNews,
-        Parcel, Recall, Saved, Taken, by_number,
+        Answer, Back, DepartureId, Fingerprint, HeldValue, History, HostedId, JobId, JobName,
+        KeptElsewhere, OrphanNews, Parcel, Recall, Saved, Taken, ValueName, by_number,
     },
-    worker::Outside,
+    worker::{Outside, RootKey},
 };
 
 /// How long anything may take before a test gives up: only a watchdog.
@@ -91,6 +91,8 @@ pub struct Habits {
     pub beat: u64,
     /// Until so many jobs have left, leaves give way to the thief: see [`give_way`].
     pub wanted: usize,
+    /// Of what the other pool keeps of results, the part that it has no more when the first pool needs it, or a job of it.
+    pub forget: u64,
 }
 
 /// Thieves that have not got what they want.
@@ -152,6 +154,10 @@ pub struct Report {
     pub claimed: usize,
     /// Results of finished children below jobs that were given up.
     pub saved: usize,
+    /// Parts of results that the other pool kept and that the first one has asked for.
+    pub brought: usize,
+    /// The same of those that were gone.
+    pub forgotten: usize,
 }
 
 /// What those outside the thief's thread can see while it is at work.
@@ -263,6 +269,12 @@ enum Told {
     Claimed(DepartureId, Parcel),
     /// The other pool has given a job up.
     Saved(HostedId, Vec<Saved>),
+    /// The other pool keeps parts of a result.
+    Keeps(Vec<HeldValue>),
+    /// The first pool needs one of them.
+    Bring(KeptElsewhere),
+    /// It can do without these.
+    Unneeded(Vec<ValueName>),
 }
 
 /// The other pool hosts a job under the number of its departure.
@@ -288,6 +300,18 @@ impl Outside for Ear {
 
     fn saved(&self, key: HostedId, saved: Vec<Saved>) {
         let _ = self.0.send(Told::Saved(key, saved));
+    }
+
+    fn keeps(&self, _: RootKey, values: &[HeldValue]) {
+        let _ = self.0.send(Told::Keeps(values.to_vec()));
+    }
+
+    fn bring(&self, kept: KeptElsewhere) -> bool {
+        self.0.send(Told::Bring(kept)).is_ok()
+    }
+
+    fn unneeded(&self, _: u128, names: Vec<ValueName>) {
+        let _ = self.0.send(Told::Unneeded(names));
     }
 }
 
@@ -317,6 +341,8 @@ struct Thief<'t> {
     recalled: HashSet<DepartureId>,
     /// Answers that nobody wanted: they must turn out to be recalled.
     unwanted: HashSet<DepartureId>,
+    /// Parts of results that the other pool keeps.
+    parts: HashMap<ValueName, Vec<HeldValue>>,
     told: mpsc::Receiver<Told>,
 }
 
@@ -343,6 +369,7 @@ impl<'t> Thief<'t> {
             late: Vec::new(),
             recalled: HashSet::new(),
             unwanted: HashSet::new(),
+            parts: HashMap::new(),
             told,
         }
     }
@@ -392,6 +419,18 @@ impl<'t> Thief<'t> {
                 Told::Done(key, answer) => self.done(DepartureId(key.0), answer, poll),
                 Told::Claimed(token, parcel) => self.claimed(token, &parcel),
                 Told::Saved(key, saved) => self.saved(DepartureId(key.0), saved),
+                Told::Keeps(values) => {
+                    for value in values {
+                        self.parts.entry(value.name()).or_default().push(value);
+                    }
+                }
+                Told::Bring(kept) => self.bring(kept),
+                Told::Unneeded(names) => {
+                    for name in names {
+                        let values = self.parts.get_mut(&name);
+                        values.and_then(Vec::pop);
+                    }
+                }
             }
         }
         for (token, (_, give_up)) in &mut self.running {
@@ -415,6 +454,19 @@ impl<'t> Thief<'t> {
         busy
     }
 
+    /// The first pool needs what the other one keeps.
+    fn bring(&mut self, kept: KeptElsewhere) {
+        if self.rng.below(100) < self.habits.forget {
+            self.parts.remove(&kept.name);
+        }
+        // Somebody else may have it.
+        let value = satin::data::store().hold(&[kept.name]);
+        self.report.brought += 1;
+        self.report.forgotten += usize::from(value.is_none());
+        let value = value.and_then(|mut values| values.pop());
+        self.a.gate().brought(kept.ticket, value);
+    }
+
     fn recalled(&mut self, token: DepartureId) {
         assert!(self.recalled.insert(token), "recalled twice");
         self.watch.recalled.fetch_add(1, SeqCst);
@@ -432,7 +484,7 @@ impl<'t> Thief<'t> {
             Answer::Aborted => self.report.aborted += 1,
             Answer::Panicked(_) => self.report.panicked += 1,
             Answer::Result { .. } => {}
-            Answer::Refused(_) if self.habits.may_refuse => {}
+            Answer::Refused(_) if self.habits.may_refuse || self.habits.forget > 0 => {}
             Answer::Refused(why) => panic!("the other pool refused a job: {why}"),
         }
         let Habits { late, .. } = self.habits;
@@ -607,12 +659,13 @@ impl<'t> Thief<'t> {
             lent,
             ..
         } = &parcel;
-        // Both pools have one store.
-        assert!(
-            needs
-                .iter()
-                .all(|name| satin::data::store().contains(*name))
-        );
+        // Both pools have one store. What is not there is a part of a result that is gone.
+        if !(needs.iter()).all(|name| satin::data::store().contains(*name)) {
+            assert!(self.habits.forget > 0);
+            let refused = self.deliver(token, Answer::refused("data are gone"));
+            self.report.returned += usize::from(refused);
+            return true;
+        }
         let function = by_number(*function).expect("a function");
         let name = function.info.name;
         assert_eq!(

@@ -400,8 +400,8 @@ impl needs::Value for StoredValue {
         self.name
     }
 
-    fn size(&self) -> usize {
-        self.bytes.len()
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     fn cost(&self) -> usize {

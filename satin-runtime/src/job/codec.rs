@@ -166,6 +166,8 @@ thread_local! {
     static MOST: Cell<usize> = const { Cell::new(LARGEST) };
     /// What is written on this thread is only measured.
     static MEASURING: Cell<bool> = const { Cell::new(false) };
+    /// Bytes that count for what is being measured on this thread, and are not there to be looked at.
+    static ELSEWHERE: Cell<u64> = const { Cell::new(0) };
     /// A shared value had too many bytes for the quick writer.
     static TOO_LONG: Cell<bool> = const { Cell::new(false) };
 }
@@ -218,6 +220,11 @@ pub fn has_failed(error: &CodecError) {
 /// A shared value of so many bytes has been named for what is being written on this thread.
 pub fn has_named(bytes: usize) {
     NAMED.set(NAMED.get().map(|most| most.saturating_sub(bytes)));
+}
+
+/// So many bytes more count for what is being measured on this thread, and are not there to be looked at.
+pub fn has_elsewhere(bytes: u64) {
+    ELSEWHERE.set(ELSEWHERE.get().saturating_add(bytes));
 }
 
 /// The limit that was met.
@@ -283,11 +290,13 @@ pub fn write<T: Serialize + ?Sized>(
 pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<u64> {
     let outer = NAMED.replace(Some(0));
     let outer_measuring = MEASURING.replace(true);
+    let outer_elsewhere = ELSEWHERE.replace(0);
     let sizer = Sizer::new(steps, stack().limit);
     let size = guard("measuring", || sizer.size_of(value));
     NAMED.set(outer);
     MEASURING.set(outer_measuring);
-    size.ok()?.ok()
+    let elsewhere = ELSEWHERE.replace(outer_elsewhere);
+    Some(size.ok()?.ok()?.saturating_add(elsewhere))
 }
 
 fn write_with<T: Serialize + ?Sized, F: ser_flavors::Flavor>(

@@ -17,11 +17,12 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Answer, Fingerprint, HeldValue, ValueSize,
+    Answer, Fingerprint, HeldValue, Kept, ValueSize,
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
     loans, needs,
     numbers::plain,
+    outcome::OutcomeWriter,
     payload,
     record::{Aborted, Cx, Judge, Payload, Slot, SlotState},
 };
@@ -185,19 +186,26 @@ pub struct VTable {
     pub(crate) keeps: bool,
 }
 
-/// Runs child `index` on serialized arguments; gives result and changed `&mut` arguments.
-type RunBytes = fn(Cx, u32, &[u8]) -> Result<Packed, RemoteFailure>;
+/// Runs child `index` on serialized arguments; gives result and changed `&mut` arguments. The last argument: large parts of that may be kept here.
+type RunBytes = fn(Cx, u32, &[u8], bool) -> Result<Packed, RemoteFailure>;
 
 /// Serialized bytes, and the shared values that they mention.
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     pub(crate) needs: Vec<ValueSize>,
+    /// Parts of a result that are kept here. With such the bytes are those of an [`Outcome`](super::outcome::Outcome).
+    pub(crate) kept: Vec<HeldValue>,
 }
 
 impl From<Packed> for Answer {
-    fn from(Packed { bytes, needs }: Packed) -> Answer {
+    fn from(Packed { bytes, needs, kept }: Packed) -> Answer {
         let needs = needs.iter().map(|value| value.name).collect();
-        Answer::result(bytes.into(), needs)
+        let kept = (!kept.is_empty()).then(|| {
+            let values = kept.iter().map(HeldValue::name_and_size).collect();
+            Box::new(Kept { at: 0, values })
+        });
+        let bytes = bytes.into();
+        Answer::Result { bytes, needs, kept }
     }
 }
 
@@ -609,9 +617,15 @@ pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fing
     Some(Fingerprint(hasher.finish()))
 }
 
-fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed, RemoteFailure> {
+fn run_bytes<F: Function>(
+    cx: Cx,
+    index: u32,
+    arguments: &[u8],
+    keeps: bool,
+) -> Result<Packed, RemoteFailure> {
     let own: <F::Kinds as Kinds>::Own =
         codec::read(READING_ARGUMENTS, arguments).map_err(RemoteFailure::Codec)?;
+    let began = Instant::now();
     let run = AssertUnwindSafe(|| {
         let mut held = F::Kinds::hold(own);
         let out = F::call(cx, index, F::Kinds::lend(&mut held));
@@ -621,7 +635,12 @@ fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed
         true => RemoteFailure::Aborted,
         false => RemoteFailure::Panicked(payload),
     })?;
-    let packed = pack(WRITING_RESULT, &done, Effort::ANY);
+    let took = began.elapsed();
+    let is_large = || codec::measure(&done, PARTS).is_some_and(|bytes| stays(bytes, took));
+    let packed = match keeps && is_large() {
+        true => pack_parts::<F>(&done, took),
+        false => pack(WRITING_RESULT, &done, Effort::ANY),
+    };
     // A destructor that panics takes nothing with it that is wanted.
     let _ = codec::guard("dropping the result", || drop(done));
     packed.map_err(RemoteFailure::Codec)
@@ -629,7 +648,29 @@ fn run_bytes<F: Function>(cx: Cx, index: u32, arguments: &[u8]) -> Result<Packed
 
 fn pack<T: Serialize>(what: &'static str, value: &T, effort: Effort) -> Result<Packed, CodecError> {
     let (bytes, needs) = needs::gather_sizes(|| codec::write(what, value, effort));
-    bytes.map(|bytes| Packed { bytes, needs })
+    let kept = Vec::new();
+    bytes.map(|bytes| Packed { bytes, needs, kept })
+}
+
+/// Are so many bytes, which a task has made in that time, kept where they were made?
+pub(crate) fn stays(bytes: u64, took: Duration) -> bool {
+    bytes > most_kept(took) as u64
+}
+
+/// As [`pack`] of what a task gives; its large parts are kept here.
+fn pack_parts<F: Function>(
+    done: &(Carried<F::Out>, <F::Kinds as Kinds>::Back),
+    took: Duration,
+) -> Result<Packed, CodecError> {
+    let (out, back) = done;
+    let mut writer = OutcomeWriter::default();
+    writer.add(out);
+    F::Kinds::outputs(back, &mut |output| writer.add(output));
+    let (bytes, needs, kept) = writer.finish(took)?;
+    match kept.is_empty() {
+        true => pack(WRITING_RESULT, done, Effort::ANY),
+        false => Ok(Packed { bytes, needs, kept }),
+    }
 }
 
 /// Reads what a job that ran elsewhere gives: its result, and its changed `&mut` arguments.

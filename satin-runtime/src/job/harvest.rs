@@ -256,8 +256,8 @@ mod tests {
             ValueName([self.0; 32])
         }
 
-        fn size(&self) -> usize {
-            self.1
+        fn bytes(&self) -> &[u8] {
+            &[]
         }
 
         fn cost(&self) -> usize {

@@ -23,6 +23,7 @@ use serde::{
 
 use super::{
     ValueName,
+    codec::{self, CodecError, Effort},
     loans::{self, Lendable},
     numbers::{self, Returned},
 };
@@ -151,7 +152,8 @@ pub struct Carried<T>(pub T);
 pub struct CarriedRef<'a, T>(pub &'a T);
 /// A borrowed argument of a job, as serde is to see it.
 pub struct CarriedLoan<'a, T: ?Sized> {
-    value: &'a T,
+    /// `None` if it is not here: then it stands there by its name.
+    value: Option<&'a T>,
     /// Others may borrow the same.
     lent: Option<&'a dyn Lendable>,
     /// It is a list of such.
@@ -161,7 +163,7 @@ impl<'a, T: ?Sized> CarriedLoan<'a, T> {
     /// An argument that the job alone borrows.
     pub fn of(value: &'a T) -> CarriedLoan<'a, T> {
         CarriedLoan {
-            value,
+            value: Some(value),
             lent: None,
             is_list: false,
         }
@@ -175,12 +177,37 @@ impl<'a, T: ?Sized> CarriedLoan<'a, T> {
         }
     }
 
-    /// An argument that others may borrow too.
-    pub fn lent(value: &'a T, lent: &'a dyn Lendable) -> CarriedLoan<'a, T> {
+    /// An argument that others may borrow too; `None` if another node keeps it.
+    pub fn lent(value: Option<&'a T>, lent: &'a dyn Lendable) -> CarriedLoan<'a, T> {
         CarriedLoan {
+            value,
             lent: Some(lent),
-            ..CarriedLoan::of(value)
+            is_list: false,
         }
+    }
+}
+
+/// A `&mut` argument of a job, as serde is to see it.
+pub struct CarriedMut<'a, V> {
+    /// `None` if it is not here: then it stands there by its name.
+    value: Option<V>,
+    /// Others may borrow what it is now.
+    lent: Option<&'a dyn Lendable>,
+}
+
+impl<'a, V> CarriedMut<'a, V> {
+    /// An argument that nobody else has.
+    pub fn of(value: V) -> CarriedMut<'a, V> {
+        CarriedMut {
+            value: Some(value),
+            lent: None,
+        }
+    }
+
+    /// An argument of which others may borrow what it is now; `None` if another node keeps it.
+    pub fn lent(value: Option<V>, lent: &'a dyn Lendable) -> CarriedMut<'a, V> {
+        let lent = Some(lent);
+        CarriedMut { value, lent }
     }
 }
 
@@ -213,30 +240,38 @@ impl<T: Lend + ?Sized> Serialize for CarriedLent<'_, T> {
     }
 }
 
-/// The form of a borrowed argument in the bytes of a job.
-#[derive(Serialize)]
-#[serde(bound = "")]
-enum SentLoan<'a, T: Lend + ?Sized> {
-    Here(CarriedLent<'a, T>),
+/// The form of an argument that is lent in the bytes of a job.
+#[derive(Serialize, Deserialize)]
+enum SentLoan<V> {
+    Here(V),
     Named(ValueName),
 }
 
-/// The same, as another node reads it.
-#[derive(Deserialize)]
-#[serde(bound = "T: Travels")]
-enum ReadLoan<T> {
-    Here(Carried<T>),
-    Named(ValueName),
+impl<V> SentLoan<V> {
+    /// What of this stands in the job that is being written on this thread.
+    fn of<E: serde::ser::Error>(
+        value: Option<V>,
+        lent: Option<&dyn Lendable>,
+    ) -> Result<SentLoan<V>, E> {
+        let name = lent.map_or(Ok(None), loans::name_of);
+        match (name.map_err(E::custom)?, value) {
+            (Some(name), _) => Ok(SentLoan::Named(name)),
+            (None, Some(value)) => Ok(SentLoan::Here(value)),
+            (None, None) => Err(E::custom("another node keeps it")),
+        }
+    }
 }
 
 impl<T: Lend + ?Sized> Serialize for CarriedLoan<'_, T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let name = self.lent.map_or(Ok(None), loans::name_of);
-        let loan = match name.map_err(S::Error::custom)? {
-            None => SentLoan::Here(CarriedLent(self.value)),
-            Some(name) => SentLoan::Named(name),
-        };
+        let loan = SentLoan::of::<S::Error>(self.value.map(CarriedLent), self.lent)?;
         loans::as_list(self.is_list, || loan.serialize(to))
+    }
+}
+
+impl<V: Serialize> Serialize for CarriedMut<'_, V> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        SentLoan::of::<S::Error>(self.value.as_ref(), self.lent)?.serialize(to)
     }
 }
 
@@ -261,11 +296,23 @@ impl<T> Deref for Borrowed<T> {
 
 impl<'de, T: Travels + Send + Sync> Deserialize<'de> for Borrowed<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match ReadLoan::deserialize(from)? {
-            ReadLoan::Here(Carried(value)) => Ok(Borrowed::Own(value)),
-            ReadLoan::Named(name) => loans::read(name)
+        match SentLoan::<Carried<T>>::deserialize(from)? {
+            SentLoan::Here(Carried(value)) => Ok(Borrowed::Own(value)),
+            SentLoan::Named(name) => loans::read(name)
                 .map(Borrowed::Lent)
                 .map_err(D::Error::custom),
+        }
+    }
+}
+
+/// What another node has of a `&mut` argument.
+pub struct Owned<C>(C);
+
+impl<'de, C: DeserializeOwned> Deserialize<'de> for Owned<C> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match SentLoan::deserialize(from)? {
+            SentLoan::Here(value) => Ok(Owned(value)),
+            SentLoan::Named(name) => loans::read_own(name).map(Owned).map_err(D::Error::custom),
         }
     }
 }
@@ -303,6 +350,12 @@ impl<T: Travels> CarriedBack<T> {
         self.0.copy_to(slice);
     }
 
+    /// The values, however many they are.
+    #[must_use]
+    pub fn into_values(self) -> Vec<T> {
+        self.0.into_vec()
+    }
+
     /// The values, if they are a vector of that length.
     ///
     /// # Errors
@@ -328,6 +381,29 @@ impl<T: Travels> Serialize for CarriedBack<T> {
 impl<'de, T: Travels> Deserialize<'de> for CarriedBack<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         T::read_returned(from).map(CarriedBack)
+    }
+}
+
+/// A result, or a changed `&mut` argument, on the node where it was made.
+pub trait Output {
+    /// Writes it, as data of a flow are written.
+    ///
+    /// # Errors
+    /// As [`codec::write`].
+    fn write(&self) -> Result<Vec<u8>, CodecError>;
+}
+
+const WRITING_OUTPUT: &str = "serializing what a task has made";
+
+impl<T: Travels> Output for Carried<T> {
+    fn write(&self) -> Result<Vec<u8>, CodecError> {
+        codec::write(WRITING_OUTPUT, self, Effort::ANY)
+    }
+}
+
+impl<T: Travels> Output for CarriedBack<T> {
+    fn write(&self) -> Result<Vec<u8>, CodecError> {
+        codec::write(WRITING_OUTPUT, self, Effort::ANY)
     }
 }
 
@@ -362,6 +438,11 @@ pub trait Kind: 'static {
     fn give_back(own: Option<Self::Own>) -> Self::Back;
     /// Writes the changed value to where it was borrowed from. Called by the owner of the borrow, inside its sync.
     fn copy_back(arg: Self::Arg<'_>, back: Self::Back);
+
+    /// Shows what travels back, if anything does.
+    fn outputs(back: &Self::Back, each: &mut dyn FnMut(&dyn Output)) {
+        let _ = (back, each);
+    }
 
     /// The visible part of an argument after the call: as `Back`, borrowed.
     type Seen<'a>: Serialize;
@@ -425,17 +506,21 @@ impl<F: BorrowedArgument<AT>, const AT: usize> Kind for Ref<F, AT> {
 
 impl<F: Argument<AT>, const AT: usize> Kind for Mut<F, AT> {
     type Arg<'s> = &'s mut F::Type;
-    type Sent<'a> = CarriedRef<'a, F::Type>;
-    type Own = Carried<F::Type>;
+    type Sent<'a> = CarriedMut<'a, CarriedRef<'a, F::Type>>;
+    type Own = Owned<Carried<F::Type>>;
     type Back = Carried<F::Type>;
-    fn sent<'a>(arg: &'a &mut F::Type) -> CarriedRef<'a, F::Type> {
-        CarriedRef(arg)
+    fn sent<'a>(arg: &'a &mut F::Type) -> Self::Sent<'a> {
+        CarriedMut::of(CarriedRef(arg))
     }
     fn lend(own: &mut Option<Self::Own>) -> &mut F::Type {
-        &mut own.as_mut().expect(LENT).0
+        let Owned(Carried(value)) = own.as_mut().expect(LENT);
+        value
     }
     fn give_back(own: Option<Self::Own>) -> Self::Back {
-        own.expect(LENT)
+        own.expect(LENT).0
+    }
+    fn outputs(back: &Self::Back, each: &mut dyn FnMut(&dyn Output)) {
+        each(back);
     }
     fn copy_back(arg: &mut F::Type, Carried(back): Self::Back) {
         *arg = back;
@@ -451,17 +536,22 @@ impl<F: Argument<AT>, const AT: usize> Kind for Mut<F, AT> {
 
 impl<F: Argument<AT>, const AT: usize> Kind for MutSlice<F, AT> {
     type Arg<'s> = &'s mut [F::Type];
-    type Sent<'a> = CarriedSlice<'a, F::Type>;
-    type Own = CarriedVec<F::Type>;
+    type Sent<'a> = CarriedMut<'a, CarriedSlice<'a, F::Type>>;
+    type Own = Owned<CarriedVec<F::Type>>;
     type Back = CarriedBack<F::Type>;
-    fn sent<'a>(arg: &'a &mut [F::Type]) -> CarriedSlice<'a, F::Type> {
-        CarriedSlice(arg)
+    fn sent<'a>(arg: &'a &mut [F::Type]) -> Self::Sent<'a> {
+        CarriedMut::of(CarriedSlice(arg))
     }
     fn lend(own: &mut Option<Self::Own>) -> &mut [F::Type] {
-        &mut own.as_mut().expect(LENT).0
+        let Owned(CarriedVec(values)) = own.as_mut().expect(LENT);
+        values
     }
     fn give_back(own: Option<Self::Own>) -> Self::Back {
-        CarriedBack(Returned::Values(own.expect(LENT).0))
+        let Owned(CarriedVec(values)) = own.expect(LENT);
+        CarriedBack(Returned::Values(values))
+    }
+    fn outputs(back: &Self::Back, each: &mut dyn FnMut(&dyn Output)) {
+        each(back);
     }
     fn copy_back(arg: &mut [F::Type], back: Self::Back) {
         back.copy_to(arg);
@@ -497,6 +587,8 @@ pub trait Kinds: 'static {
     fn give_back(held: Self::Lent) -> Self::Back;
     /// Copies every `&mut` argument back.
     fn copy_back(args: Self::Args<'_>, back: Self::Back);
+    /// Shows the changed `&mut` arguments, in their order.
+    fn outputs(back: &Self::Back, each: &mut dyn FnMut(&dyn Output));
 
     /// The arguments of a call, each in an `Option` from which it can be lent further.
     type Held<'s>;
@@ -522,6 +614,7 @@ impl Kinds for () {
     fn lend((): &mut ()) {}
     fn give_back((): ()) {}
     fn copy_back((): (), (): ()) {}
+    fn outputs((): &(), _: &mut dyn FnMut(&dyn Output)) {}
     type Held<'s> = ();
     type Seen<'a> = ();
     fn held((): Self::Args<'_>) -> Self::Held<'_> {}
@@ -551,6 +644,9 @@ macro_rules! tuple_of_kinds {
             }
             fn copy_back(($($arg,)+): Self::Args<'_>, ($($back,)+): Self::Back) {
                 $($kind::copy_back($arg, $back);)+
+            }
+            fn outputs(($($back,)+): &Self::Back, each: &mut dyn FnMut(&dyn Output)) {
+                $($kind::outputs($back, each);)+
             }
             type Held<'s> = ($(Option<$kind::Arg<'s>>,)+);
             type Seen<'a> = ($($kind::Seen<'a>,)+);

@@ -9,6 +9,8 @@ use std::{
     },
 };
 
+use serde::de::DeserializeOwned;
+
 use super::{
     ValueName, ValueSize,
     codec::{self, CodecError, Effort},
@@ -56,9 +58,28 @@ enum Lent {
         /// The shared values that they mention.
         mentions: Box<[HeldValue]>,
     },
+    /// By name, and they are not here: another node has made them, and keeps them. They mention no shared values.
+    Kept(ValueSize),
 }
 
 impl LentName {
+    /// The name of data that another node keeps.
+    pub fn kept(value: ValueSize) -> LentName {
+        LentName {
+            lent: OnceLock::from(Lent::Kept(value)),
+            ..LentName::default()
+        }
+    }
+
+    /// The name, if the data have one.
+    pub fn get(&self) -> Option<ValueName> {
+        match self.lent.get()? {
+            Lent::Small => None,
+            Lent::Named { value, .. } => Some(value.name()),
+            Lent::Kept(value) => Some(value.name),
+        }
+    }
+
     /// Notes the data for the job that is being written on this thread, and gives their name; `None` if they are to stand in it as they
     /// are.
     fn name(&self, data: &dyn Lendable) -> Result<Option<ValueName>, CodecError> {
@@ -69,18 +90,29 @@ impl LentName {
                 self.lent.get_or_init(|| lent)
             }
         };
-        let Lent::Named { value, mentions } = lent else {
-            return Ok(None);
-        };
-        note(value.name_and_size());
-        needs::pass_on(mentions);
-        Ok(Some(value.name()))
+        Ok(match lent {
+            Lent::Small => None,
+            Lent::Named { value, mentions } => {
+                note(value.name_and_size());
+                needs::pass_on(mentions);
+                Some(value.name())
+            }
+            Lent::Kept(value) => {
+                note(*value);
+                Some(value.name)
+            }
+        })
     }
 
     /// Notes the data for the job that is being measured on this thread, under a name that is known in this process alone if they have no
-    /// other.
-    fn see(&self, data: &dyn Lendable) {
+    /// other. Their name, if they are not here to be measured.
+    fn see(&self, data: &dyn Lendable) -> Option<ValueName> {
         match self.lent.get() {
+            Some(Lent::Kept(value)) => {
+                note(*value);
+                codec::has_elsewhere(value.bytes);
+                return Some(value.name);
+            }
             Some(Lent::Named { value, mentions }) => {
                 note(value.name_and_size());
                 needs::pass_on(mentions);
@@ -95,6 +127,7 @@ impl LentName {
                 }
             }
         }
+        None
     }
 
     fn unnamed(&self) -> ValueName {
@@ -169,7 +202,7 @@ fn note(value: ValueSize) {
 }
 
 /// The name by which the data are to stand in the job that is being written on this thread; `None` if there is no such job, if the data are
-/// small, or are only measured.
+/// small, or are only measured where they are.
 ///
 /// # Errors
 /// The data cannot be written, or not with as little effort as the job.
@@ -178,8 +211,7 @@ pub fn name_of(data: &dyn Lendable) -> Result<Option<ValueName>, CodecError> {
         return Ok(None);
     }
     if codec::is_measuring() {
-        data.named().see(data);
-        return Ok(None);
+        return Ok(data.named().see(data));
     }
     data.named().name(data)
 }
@@ -194,6 +226,15 @@ pub fn read<T: Travels + Send + Sync>(name: ValueName) -> Result<Arc<T>, ReadErr
         codec::read("deserializing borrowed data", bytes).map(|Carried(value): Carried<T>| value)
     };
     value.decoded(read).map_err(ReadError::Codec)
+}
+
+/// Reads data that a job is to change, by their name: a copy of its own.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_own<T: DeserializeOwned>(name: ValueName) -> Result<T, ReadError> {
+    let value = needs::find(name).ok_or(ReadError::NotHere(name))?;
+    codec::read("deserializing data that a task changes", value.bytes()).map_err(ReadError::Codec)
 }
 
 /// Why data that a job borrows cannot be read.
@@ -246,7 +287,7 @@ mod tests {
         gather(|| {
             codec::write(
                 "writing",
-                &CarriedLoan::lent(&lent.numbers[..], lent),
+                &CarriedLoan::lent(Some(&lent.numbers[..]), lent),
                 effort,
             )
         })
@@ -298,7 +339,7 @@ mod tests {
     fn what_is_only_measured_gets_no_name_but_is_known() {
         let lent = lend(30_000);
         let measure = || {
-            let loan = CarriedLoan::lent(&lent.numbers[..], &lent);
+            let loan = CarriedLoan::lent(Some(&lent.numbers[..]), &lent);
             let (bytes, values) = gather(|| codec::measure(&loan, 100));
             assert!(bytes.expect("they are numbers") > 240_000, "it counts");
             assert!(values[0].bytes > 240_000);

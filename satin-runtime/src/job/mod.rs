@@ -31,6 +31,7 @@ pub mod needs;
 mod numbers;
 pub mod occupation;
 pub mod orphans;
+pub mod outcome;
 pub mod parcel;
 pub mod payload;
 pub mod record;

@@ -15,8 +15,8 @@ pub trait Value: Send + Sync {
     /// Its name.
     fn name(&self) -> ValueName;
 
-    /// The number of its bytes.
-    fn size(&self) -> usize;
+    /// Its bytes.
+    fn bytes(&self) -> &[u8];
 
     /// The number of bytes that are in memory only because it is held.
     fn cost(&self) -> usize;
@@ -54,10 +54,16 @@ impl HeldValue {
         self.name
     }
 
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.value.bytes()
+    }
+
     /// The number of its bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.value.size()
+        self.bytes().len()
     }
 
     /// Its name and size.
@@ -179,6 +185,11 @@ pub(crate) fn find_all(names: &[ValueName]) -> Vec<HeldValue> {
     names.iter().filter_map(|name| find(*name)).collect()
 }
 
+/// Does somebody keep values in this process?
+pub(crate) fn is_kept() -> bool {
+    KEEPER.get().is_some()
+}
+
 /// Enters a value as bytes. `None` if nobody keeps values in this process.
 pub(crate) fn enter(bytes: Vec<u8>, mentions: &[HeldValue]) -> Option<HeldValue> {
     Some((KEEPER.get()?.enter)(bytes, mentions))
@@ -207,8 +218,8 @@ mod tests {
             name(self.0)
         }
 
-        fn size(&self) -> usize {
-            1
+        fn bytes(&self) -> &[u8] {
+            std::slice::from_ref(&self.0)
         }
 
         fn cost(&self) -> usize {

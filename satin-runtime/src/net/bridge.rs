@@ -1,7 +1,7 @@
 //! The bridge between the gate and the node: events from the workers, and orders of the node for them.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -120,8 +120,9 @@ impl Outside for BridgeNews {
         self.tell(Event::Offered(offer));
     }
 
-    fn bring(&self, kept: KeptElsewhere) {
+    fn bring(&self, kept: KeptElsewhere) -> bool {
         self.tell(Event::Bring(kept));
+        true
     }
 
     fn unneeded(&self, at: u128, names: Vec<ValueName>) {
@@ -149,6 +150,10 @@ struct ByTerms(Terms);
 impl Judge for ByTerms {
     fn accepts(&self, load: &JobLoad) -> bool {
         self.0.accept(load)
+    }
+
+    fn thief(&self) -> u128 {
+        self.0.thief()
     }
 
     fn trip(&self, load: &JobLoad) -> JobTrip {
@@ -459,6 +464,16 @@ impl Bridge {
     /// A value that another node kept for the workers here has come, or is lost.
     pub(super) fn brought(&self, ticket: u64, value: Option<ValueName>) {
         self.gate.brought(ticket, value.and_then(needs::find));
+    }
+
+    /// That node is gone, and with it what it kept.
+    pub(super) fn keeper_gone(&self, at: u128) {
+        self.gate.keeper_gone(at);
+    }
+
+    /// How many tasks of each function have run here again, as what they had made elsewhere was lost.
+    pub(super) fn tasks_again(&self) -> BTreeMap<&'static str, u64> {
+        self.gate.tasks_again()
     }
 
     /// The owner of these values can do without them.

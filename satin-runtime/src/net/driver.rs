@@ -518,6 +518,11 @@ impl Driver {
                 *jobs.entry(name.to_owned()).or_default() += count;
             }
         }
+        for (name, count) in self.bridge.tasks_again() {
+            *jobs
+                .entry(function::short_name(name).to_owned())
+                .or_default() += count;
+        }
         jobs
     }
 
@@ -850,6 +855,9 @@ impl Driver {
 
     fn told(&mut self, notice: Notice) {
         self.count_nodes();
+        if let Notice::Left(who) | Notice::Dead(who) = &notice {
+            self.bridge.keeper_gone(who.peer.id.0);
+        }
         let site = |who: &Identity| who.site.to_string();
         match notice {
             Notice::Joined(who) => {

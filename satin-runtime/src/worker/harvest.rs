@@ -29,7 +29,7 @@ use super::{
 use crate::{
     job::{
         Answer, Fact, Fingerprint, HeldValue, JobName, JobSample, JobShape,
-        function::{self, Caught, Covered, Sieve, Written, most_kept},
+        function::{self, Caught, Covered, Sieve, Written, most_kept, stays},
         record::{Cx, Frame, STAYS, Slot, SlotState, flag},
     },
     observe::log,
@@ -454,6 +454,9 @@ impl Worker {
             Some((number, bytes))
         });
         if let Some((function, (bytes, back))) = number {
+            // What is kept where it is made does not come back.
+            let is_kept = job.function.get().keeps && stays(back, sieve.took);
+            let back = if is_kept { 0 } else { back };
             let shape = JobShape {
                 function,
                 depth: depth_of(job.parent.get()).saturating_add(1),
@@ -563,7 +566,9 @@ impl Pool {
             return;
         }
         let parent = job.parent.get();
-        if let Answer::Result { needs, .. } = answer
+        if let Answer::Result {
+            needs, kept: None, ..
+        } = answer
             && (needs.is_empty() || (self.beats.are_values_kept() && needs.len() == values.len()))
             && let Some(root) = root_of(parent)
             && !root.frame.has(flag::FLEETING)

@@ -679,6 +679,9 @@ impl Worker {
                 }
                 at_most = Some(patience);
             }
+            if let Some(left) = self.pool().boards.until_late(self.pool()) {
+                at_most = Some(at_most.map_or(left, |most| most.min(left)));
+            }
             self.survey(self.head(), frame, Stage::Syncs);
             core.set_parked(true);
             self.pool()
@@ -780,6 +783,8 @@ impl Worker {
             quietly(|| unsafe { (function.drop_args)(job) });
             tear(parent);
             SlotState::Aborted
+        } else if is_task && self.pool().boards.waits(self.pool(), slot, back) {
+            return;
         } else {
             let (marked, place) = match self.examine(job, back) {
                 LookUp::Elsewhere => return,

@@ -48,6 +48,24 @@ pub enum Returned<T> {
 }
 
 impl<T: 'static> Returned<T> {
+    /// The elements as a vector.
+    pub(in crate::job) fn into_vec(self) -> Vec<T> {
+        match self {
+            Returned::Values(values) => values,
+            Returned::Block(numbers) => {
+                let length = numbers.len() / size_of::<T>().max(1);
+                let mut values = Vec::<T>::with_capacity(length);
+                // SAFETY: a block is made of numbers alone, there is room for so many, and zeros are a number.
+                unsafe {
+                    values.as_mut_ptr().write_bytes(0, length);
+                    values.set_len(length);
+                }
+                Returned::<T>::Block(numbers).copy_to(&mut values);
+                values
+            }
+        }
+    }
+
     /// Writes the elements to their places.
     ///
     /// # Panics

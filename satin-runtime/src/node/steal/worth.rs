@@ -354,6 +354,12 @@ impl Terms {
         is_free || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
     }
 
+    /// The number of the thief's node.
+    #[must_use]
+    pub fn thief(&self) -> u128 {
+        self.to
+    }
+
     /// The way of such a job to the thief.
     #[must_use]
     pub fn trip(&self, load: &JobLoad) -> JobTrip {

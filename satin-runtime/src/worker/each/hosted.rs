@@ -41,8 +41,8 @@ impl HostedLoop {
 
     /// Runs a function on arguments that are bytes, as child `index` of the invocation in `cx`.
     fn run_bytes(function: &VTable, cx: Cx, index: u32, arguments: &[u8]) -> Piece {
-        match (function.run_bytes)(cx, index, arguments) {
-            Ok(Packed { bytes, needs }) => Piece {
+        match (function.run_bytes)(cx, index, arguments, false) {
+            Ok(Packed { bytes, needs, .. }) => Piece {
                 bytes: bytes.into(),
                 // Those that are not found have gone, and then the bytes cannot be read; whoever tries says so.
                 values: needs

@@ -4,7 +4,7 @@
 //! `&mut [T]` changed ([`Changes`], [`ChangesAll`]), and any other is a value ([`Given`]). Of each the task holds a [`Part`], from
 //! which the function's argument is lent once all versions that it needs are there.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser::SerializeSeq,
@@ -12,6 +12,7 @@ use serde::{
 
 use super::{
     Flow, Handle,
+    away::{Again, Away, DataForm, Missing, Origin, Risk},
     handles::NOTHING,
     task::TaskHead,
     version::Version,
@@ -19,11 +20,14 @@ use super::{
 };
 use crate::{
     job::{
+        ValueSize,
+        codec::{self, Effort},
         kinds::{
-            Argument, Borrowed, BorrowedArgument, Carried, CarriedBack, CarriedLoan, CarriedRef,
-            CarriedSlice, Kind, Kinds, Lend, Mut, MutSlice, Ref, Value,
+            Argument, Borrowed, BorrowedArgument, Carried, CarriedBack, CarriedLoan, CarriedMut,
+            CarriedRef, CarriedSlice, Kind, Kinds, Lend, Mut, MutSlice, Ref, Travels, Value,
         },
-        loans,
+        loans::{self, Lendable},
+        outcome::OutcomePart,
     },
     worker::thread::quietly,
 };
@@ -76,9 +80,14 @@ impl<T> Clone for Element<T> {
 
 impl<T> Element<T> {
     fn look(&self) -> &T {
+        self.look_if_here().expect(THERE)
+    }
+
+    /// `None` if another node keeps it.
+    fn look_if_here(&self) -> Option<&T> {
         match self {
-            Element::Version(version) => version.look().expect(THERE),
-            Element::Value(value) => value,
+            Element::Version(version) => version.look(),
+            Element::Value(value) => Some(value),
         }
     }
 }
@@ -130,7 +139,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Elem
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let loan = match self {
             Element::Version(version) if loans::is_element() => {
-                CarriedLoan::lent(self.look(), &**version)
+                CarriedLoan::lent(self.look_if_here(), &**version)
             }
             _ => CarriedLoan::of(self.look()),
         };
@@ -210,6 +219,44 @@ pub trait Part: Send + 'static {
     fn maker_of_changed(&self) -> Option<u32> {
         None
     }
+    /// The node that keeps what the task changes (`is_changed`) or only reads.
+    fn keeper(&self, is_changed: bool) -> Option<u128> {
+        let _ = is_changed;
+        None
+    }
+    /// Shows the versions that the task needs, and that other nodes keep.
+    fn missing(&self, show: &mut dyn FnMut(Missing)) {
+        let _ = show;
+    }
+    /// What it would take to make those again.
+    fn risk(&self) -> Risk {
+        Risk::default()
+    }
+    /// As `end`, of a task that has run elsewhere, where something of what it has made is kept: what it needs stays, so that it can run again.
+    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead)) {
+        let _ = (origin, show);
+    }
+    /// The task has run again, or is given up. What it has made takes the place of what was lost.
+    fn end_again(&mut self, again: &Again<'_>) {
+        let _ = again;
+    }
+}
+
+/// Data of this type become bytes, and bytes data.
+pub(super) const fn form_of<T: Travels>() -> DataForm<T> {
+    DataForm {
+        read: |bytes| {
+            let read = codec::read::<Carried<T>>("deserializing data of a flow", bytes);
+            read.map(|Carried(value)| value)
+        },
+        write: |value| {
+            codec::write(
+                "serializing data of a flow",
+                &CarriedRef(value),
+                Effort::ANY,
+            )
+        },
+    }
 }
 
 /// Who has run a task: a worker, if it was one of this process.
@@ -230,12 +277,43 @@ pub trait Alters<T> {
     /// The value, once it has been prepared.
     fn alter(&mut self) -> &mut T;
     /// What the task begins with, before it has been prepared.
-    fn look_first(&self) -> &T;
+    fn first(&self) -> First<'_, T>;
     /// The task has run elsewhere, and has made this of it.
     fn replace(&mut self, value: T);
+    /// The task has run elsewhere, and has made this of it, which may be kept there.
+    fn receive(&mut self, made: OutcomePart);
+}
+
+/// What a task begins with that changes it.
+pub struct First<'a, T> {
+    /// `None` if another node keeps it.
+    value: Option<&'a T>,
+    /// Others may read it.
+    lent: Option<&'a dyn Lendable>,
+}
+
+impl<'a, T> First<'a, T> {
+    /// What nobody else has.
+    pub(super) fn of(value: &'a T) -> First<'a, T> {
+        First {
+            value: Some(value),
+            lent: None,
+        }
+    }
+
+    fn sent<V>(self, carry: impl FnOnce(&'a T) -> V) -> CarriedMut<'a, V> {
+        let value = self.value.map(carry);
+        match (value, self.lent) {
+            (value, Some(lent)) => CarriedMut::lent(value, lent),
+            (Some(value), None) => CarriedMut::of(value),
+            (None, None) => unreachable!("{THERE}"),
+        }
+    }
 }
 
 const ONCE: &str = "an argument is lent once";
+
+const MADE: &str = "the outcome of a task has a part for each of its `&mut` arguments";
 
 const THERE: &str = "a task runs when its inputs are there";
 
@@ -278,6 +356,31 @@ impl<T: Send + Sync + 'static> Part for ReadPart<T> {
     fn release(&mut self) {
         self.version = None;
     }
+
+    fn keeper(&self, is_changed: bool) -> Option<u128> {
+        let version = self.version.as_ref().filter(|_| !is_changed)?;
+        version.away().map(Away::at)
+    }
+
+    fn missing(&self, show: &mut dyn FnMut(Missing)) {
+        self.version
+            .iter()
+            .for_each(|version| show_missing(version, show));
+    }
+
+    fn risk(&self) -> Risk {
+        self.version.as_ref().map_or(Risk::default(), Version::risk)
+    }
+}
+
+/// Shows the version, if another node keeps it.
+fn show_missing<T: Send + Sync + 'static>(
+    version: &Arc<Version<T>>,
+    show: &mut dyn FnMut(Missing),
+) {
+    if version.is_missing() {
+        show(Missing::new(version));
+    }
 }
 
 impl<T: ?Sized + Lend<Owned: Send + Sync>> LooksAt<T> for ReadPart<T::Owned> {
@@ -287,7 +390,7 @@ impl<T: ?Sized + Lend<Owned: Send + Sync>> LooksAt<T> for ReadPart<T::Owned> {
 
     fn sent(&self) -> CarriedLoan<'_, T> {
         let version = self.version.as_deref().expect(THERE);
-        CarriedLoan::lent(self.look(), version)
+        CarriedLoan::lent(version.look().map(T::lend), version)
     }
 }
 
@@ -336,6 +439,30 @@ impl<T: Send + Sync + 'static> Part for ManyPart<T> {
     fn release(&mut self) {
         self.all.0.clear();
     }
+
+    fn keeper(&self, is_changed: bool) -> Option<u128> {
+        let mut versions = self.versions().filter(|_| !is_changed);
+        versions.find_map(|version| version.away().map(Away::at))
+    }
+
+    fn missing(&self, show: &mut dyn FnMut(Missing)) {
+        self.versions()
+            .for_each(|version| show_missing(version, show));
+    }
+
+    fn risk(&self) -> Risk {
+        let risks = self.versions().map(Version::risk);
+        risks.fold(Risk::default(), Risk::max)
+    }
+}
+
+impl<T> ManyPart<T> {
+    fn versions(&self) -> impl Iterator<Item = &Arc<Version<T>>> {
+        self.all.0.iter().filter_map(|element| match element {
+            Element::Version(version) => Some(version),
+            Element::Value(_) => None,
+        })
+    }
 }
 
 /// The list stands in the task, but of its elements the names.
@@ -368,6 +495,16 @@ pub struct WritePart<T> {
     link: Link<TaskHead>,
     value: Option<T>,
     to: Option<Arc<Version<T>>>,
+    /// What a task has made that has run elsewhere, where that is kept.
+    late: Option<Box<Late<T>>>,
+}
+
+/// What a task has made elsewhere.
+struct Late<T> {
+    /// It is kept there.
+    kept: Option<ValueSize>,
+    /// The version that it is, if the task is to run again.
+    version: Weak<Version<T>>,
 }
 
 // SAFETY: as for `ReadPart`.
@@ -397,6 +534,7 @@ impl<T> WritePart<T> {
             link: Link::default(),
             value: None,
             to: Some(Version::empty()),
+            late: None,
         }
     }
 
@@ -416,7 +554,7 @@ impl<T> WritePart<T> {
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
+impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
     fn inputs(&self, show: &mut dyn FnMut(&Waiters<TaskHead>, &Link<TaskHead>)) {
         if let Some(from) = &self.from {
             show(&from.waiters, &self.link);
@@ -444,6 +582,49 @@ impl<T: Clone + Send + Sync + 'static> Part for WritePart<T> {
         self.from.as_ref()?.maker()
     }
 
+    fn keeper(&self, is_changed: bool) -> Option<u128> {
+        let from = self.from.as_ref().filter(|_| is_changed)?;
+        from.away().map(Away::at)
+    }
+
+    fn missing(&self, show: &mut dyn FnMut(Missing)) {
+        self.from.iter().for_each(|from| show_missing(from, show));
+    }
+
+    fn risk(&self) -> Risk {
+        self.from.as_ref().map_or(Risk::default(), Version::risk)
+    }
+
+    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead)) {
+        let Some(to) = self.to.take() else { return };
+        let kept = self.late.take().and_then(|late| late.kept);
+        let version = Arc::downgrade(&to);
+        self.late = Some(Box::new(Late { kept, version }));
+        // SAFETY: the task is the one writer, and ends once.
+        unsafe {
+            match (kept, self.value.take()) {
+                (Some(kept), _) => to.put_away(Away::new(kept, origin, form_of::<T>())),
+                (None, Some(value)) => to.put(value, None),
+                (None, None) => unreachable!("each part of an outcome has come"),
+            }
+        }
+        let waiting = to.waiters.close();
+        Version::bring_if_at_risk(&to, origin.pool);
+        quietly(|| drop(to));
+        waiting.show(show);
+    }
+
+    fn end_again(&mut self, again: &Again<'_>) {
+        let value = self.value.take();
+        let late = self.late.take();
+        let version = late.and_then(|late| late.version.upgrade());
+        match version.as_ref().and_then(|version| version.away()) {
+            Some(away) => away.remake(again, value),
+            None => quietly(|| drop(value)),
+        }
+        quietly(|| drop(version));
+    }
+
     fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
         let value = self.value.take();
         let Some(to) = self.to.take() else { return };
@@ -468,23 +649,45 @@ impl<T> Drop for WritePart<T> {
     }
 }
 
-impl<T> Alters<T> for WritePart<T> {
+impl<T: Travels + Send + Sync> Alters<T> for WritePart<T> {
     fn alter(&mut self) -> &mut T {
         self.value.as_mut().expect(THERE)
     }
 
-    fn look_first(&self) -> &T {
-        let there = || self.from.as_ref()?.look();
-        self.value.as_ref().or_else(there).expect(THERE)
+    fn first(&self) -> First<'_, T> {
+        match (&self.value, &self.from) {
+            (Some(value), _) => First::of(value),
+            (None, from) => {
+                let from = from.as_deref().expect(THERE);
+                let lent: &dyn Lendable = from;
+                First {
+                    value: from.look(),
+                    lent: Some(lent),
+                }
+            }
+        }
     }
 
     fn replace(&mut self, value: T) {
         self.from = None;
         self.value = Some(value);
     }
+
+    fn receive(&mut self, made: OutcomePart) {
+        match made {
+            OutcomePart::Here(bytes) => match (form_of::<T>().read)(&bytes) {
+                Ok(value) => self.value = Some(value),
+                Err(error) => panic!("{error}"),
+            },
+            OutcomePart::Kept(kept) => {
+                let (kept, version) = (Some(kept), Weak::new());
+                self.late = Some(Box::new(Late { kept, version }));
+            }
+        }
+    }
 }
 
-impl<'g, T: Clone + Send + Sync + 'static> Changes<'g, T> for Write<'g, T> {
+impl<'g, T: Travels + Clone + Send + Sync> Changes<'g, T> for Write<'g, T> {
     type Part = WritePart<T>;
 
     fn change(self, flow: &Flow<'g>) -> WritePart<T> {
@@ -492,7 +695,11 @@ impl<'g, T: Clone + Send + Sync + 'static> Changes<'g, T> for Write<'g, T> {
     }
 }
 
-impl<'g, T: Clone + Send + Sync + 'static> ChangesAll<'g, T> for Write<'g, Vec<T>> {
+impl<'g, T> ChangesAll<'g, T> for Write<'g, Vec<T>>
+where
+    T: Clone + Send + Sync + 'static,
+    Vec<T>: Travels,
+{
     type Part = WritePart<Vec<T>>;
 
     fn change_all(self, flow: &Flow<'g>) -> WritePart<Vec<T>> {
@@ -520,6 +727,10 @@ pub trait Lends<K: Kind> {
     fn sent(&self) -> K::Sent<'_>;
     /// The task has run elsewhere, and this has come back.
     fn take_back(&mut self, back: K::Back);
+    /// The same, where what it has made has come in parts, of which some are kept there.
+    fn take_part(&mut self, parts: &mut dyn Iterator<Item = OutcomePart>) {
+        let _ = parts;
+    }
 }
 
 impl<F: Argument<AT>, const AT: usize> Lends<Value<F, AT>> for Given<F::Type> {
@@ -551,12 +762,16 @@ impl<F: Argument<AT>, P: Alters<F::Type>, const AT: usize> Lends<Mut<F, AT>> for
         self.alter()
     }
 
-    fn sent(&self) -> CarriedRef<'_, F::Type> {
-        CarriedRef(self.look_first())
+    fn sent(&self) -> CarriedMut<'_, CarriedRef<'_, F::Type>> {
+        self.first().sent(CarriedRef)
     }
 
     fn take_back(&mut self, Carried(value): Carried<F::Type>) {
         self.replace(value);
+    }
+
+    fn take_part(&mut self, parts: &mut dyn Iterator<Item = OutcomePart>) {
+        self.receive(parts.next().expect(MADE));
     }
 }
 
@@ -567,18 +782,25 @@ impl<F: Argument<AT>, P: Part + Alters<Vec<F::Type>>, const AT: usize> Lends<Mut
         self.alter()
     }
 
-    fn sent(&self) -> CarriedSlice<'_, F::Type> {
-        CarriedSlice(self.look_first())
+    fn sent(&self) -> CarriedMut<'_, CarriedSlice<'_, F::Type>> {
+        self.first().sent(|values| CarriedSlice(values))
     }
 
     fn take_back(&mut self, back: CarriedBack<F::Type>) {
-        match back.into_vec(self.look_first().len()) {
+        let Some(first) = self.first().value else {
+            return self.replace(back.into_values());
+        };
+        match back.into_vec(first.len()) {
             Ok(values) => self.replace(values),
             Err(back) => {
                 self.prepare();
                 back.copy_to(self.alter());
             }
         }
+    }
+
+    fn take_part(&mut self, parts: &mut dyn Iterator<Item = OutcomePart>) {
+        self.receive(parts.next().expect(MADE));
     }
 }
 
@@ -602,6 +824,18 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead));
     /// The worker that has made what the task changes: best run there.
     fn maker_of_changed(&self) -> Option<u32>;
+    /// The node that keeps what the task changes, or else what it reads: best run there.
+    fn keeper(&self) -> Option<u128>;
+    /// Shows the versions that the task needs, and that other nodes keep.
+    fn missing(&self, show: &mut dyn FnMut(Missing));
+    /// What it would take to make those again.
+    fn risk(&self) -> Risk;
+    /// The task has run elsewhere, and has made this; some of it is kept there.
+    fn take_parts(&mut self, parts: &mut dyn Iterator<Item = OutcomePart>);
+    /// See [`Part::end_elsewhere`].
+    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead));
+    /// See [`Part::end_again`].
+    fn end_again(&mut self, again: &Again<'_>);
 }
 
 impl Parts<()> for () {
@@ -616,6 +850,16 @@ impl Parts<()> for () {
     fn maker_of_changed(&self) -> Option<u32> {
         None
     }
+    fn keeper(&self) -> Option<u128> {
+        None
+    }
+    fn missing(&self, _: &mut dyn FnMut(Missing)) {}
+    fn risk(&self) -> Risk {
+        Risk::default()
+    }
+    fn take_parts(&mut self, _: &mut dyn Iterator<Item = OutcomePart>) {}
+    fn end_elsewhere(&mut self, _: &Origin<'_>, _: &mut dyn FnMut(*const TaskHead)) {}
+    fn end_again(&mut self, _: &Again<'_>) {}
 }
 
 macro_rules! tuple_of_parts {
@@ -657,6 +901,35 @@ macro_rules! tuple_of_parts {
             fn maker_of_changed(&self) -> Option<u32> {
                 let ($($name,)+) = self;
                 None$(.or_else(|| $name.maker_of_changed()))+
+            }
+            fn keeper(&self) -> Option<u128> {
+                let ($($name,)+) = self;
+                let changed = None$(.or_else(|| $name.keeper(true)))+;
+                changed$(.or_else(|| $name.keeper(false)))+
+            }
+            fn missing(&self, show: &mut dyn FnMut(Missing)) {
+                let ($($name,)+) = self;
+                $($name.missing(show);)+
+            }
+            fn risk(&self) -> Risk {
+                let ($($name,)+) = self;
+                Risk::default()$(.max($name.risk()))+
+            }
+            fn take_parts(&mut self, parts: &mut dyn Iterator<Item = OutcomePart>) {
+                let ($($name,)+) = self;
+                $(Lends::<$kind>::take_part($name, parts);)+
+            }
+            fn end_elsewhere(
+                &mut self,
+                origin: &Origin<'_>,
+                show: &mut dyn FnMut(*const TaskHead),
+            ) {
+                let ($($name,)+) = self;
+                $($name.end_elsewhere(origin, show);)+
+            }
+            fn end_again(&mut self, again: &Again<'_>) {
+                let ($($name,)+) = self;
+                $($name.end_again(again);)+
             }
         }
     };
@@ -722,7 +995,7 @@ impl<'g, T: Clone + Send + Sync + 'static> Write<'g, T> {
 }
 
 #[doc(hidden)]
-impl<T: Clone + Send + Sync + 'static> WritePart<T> {
+impl<T: Travels + Clone + Send + Sync> WritePart<T> {
     pub fn open(&mut self, flow: &Flow<'_>) {
         self.install(flow);
         self.prepare();

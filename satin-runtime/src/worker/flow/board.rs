@@ -19,12 +19,14 @@ use std::{
 use crossbeam::{queue::SegQueue, utils::CachePadded};
 
 use super::{
-    FlowCore,
+    AsideTask, FlowCore, Waiter,
+    abroad::Abroad,
+    away::Asked,
     task::{TaskHead, TaskRef},
 };
 use crate::{
     job::{
-        Recall,
+        Back, Recall,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
@@ -49,9 +51,15 @@ pub(in crate::worker) struct Boards {
     others: Board,
     /// Tasks that the gate has looked at, and that must stay in this process.
     staying: Board,
+    /// Tasks that are best run by the nodes that keep what they need.
+    abroad: Abroad,
     /// Tasks aside that have been settled, to be ended.
     settled: SegQueue<SettledTask>,
     aside: Mutex<Aside>,
+    /// Data that have been asked for.
+    pub(super) asked: Asked,
+    /// How many tasks of each function have run again, as what they had made elsewhere was lost.
+    again: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// Tasks in the order of the program.
@@ -65,7 +73,7 @@ struct Board {
 /// The place of a task among those that can run: tasks of inner flows first, as outer ones wait for them; those of a flow in the order in which they
 /// were made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct TaskOrder {
+pub(super) struct TaskOrder {
     depth: Reverse<u16>,
     index: u32,
     /// Tells flows apart.
@@ -75,17 +83,23 @@ struct TaskOrder {
 // SAFETY: the pointer is a number here.
 unsafe impl Send for TaskOrder {}
 
+impl TaskOrder {
+    pub(super) fn of(task: TaskRef) -> TaskOrder {
+        TaskOrder {
+            depth: Reverse(task.core().depth),
+            index: task.index(),
+            task: task.0,
+        }
+    }
+}
+
 impl Board {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskOrder, TaskRef>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn push(&self, task: TaskRef) {
-        let order = TaskOrder {
-            depth: Reverse(task.core().depth),
-            index: task.index(),
-            task: task.0,
-        };
+        let order = TaskOrder::of(task);
         let mut tasks = self.lock();
         tasks.insert(order, task);
         self.len.store(tasks.len(), Ordering::Relaxed);
@@ -146,9 +160,40 @@ impl Boards {
             own: (0..workers).map(|_| CachePadded::default()).collect(),
             others: Board::default(),
             staying: Board::default(),
+            abroad: Abroad::default(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
+            asked: Asked::default(),
+            again: Mutex::default(),
         }
+    }
+
+    pub(super) fn pool(&self) -> Weak<Pool> {
+        Weak::clone(&self.pool)
+    }
+
+    /// A task of that function runs again.
+    pub(super) fn note_again(&self, function: &'static str) {
+        *self.again().entry(function).or_default() += 1;
+    }
+
+    /// How many tasks of each function have run again, as what they had made elsewhere was lost.
+    pub(in crate::worker) fn again(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a worker of this process run the task.
+    pub(super) fn push_here(&self, pool: &Pool, task: TaskRef) {
+        self.staying.push(task);
+        pool.wake_for_any_task();
+    }
+
+    /// A worker is about to run the task in a slot aside, which has come back undone. True if the task waits for data: then it is not the
+    /// caller's any more.
+    pub(in crate::worker) fn waits(&self, pool: &Pool, slot: *const Slot, back: Back) -> bool {
+        let task = self.aside().tasks.get(&slot.addr()).copied();
+        let waiter = || Waiter::Aside(AsideTask { slot, back });
+        task.is_some_and(|task| task.waits(pool, waiter))
     }
 
     fn aside(&self) -> MutexGuard<'_, Aside> {
@@ -158,6 +203,11 @@ impl Boards {
     /// Puts a task that this thread has made ready on a board: on that of the worker which has made what the task changes, or else on that of
     /// `worker`, or of none. True if it is the board of `worker`; others are to be told, see [`Pool::tell_ready`].
     pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) -> bool {
+        if let Some(keeper) = task.keeper()
+            && self.abroad.push(keeper, task)
+        {
+            return false;
+        }
         let own = worker.map(|worker| worker.index);
         let maker = task.maker_of_changed().or(own);
         let board = maker.and_then(|maker| self.own.get(maker as usize));
@@ -180,7 +230,8 @@ impl Boards {
             others.find_map(|board| board.take_first())
         };
         let task = (self.staying.take_first()).or_else(|| self.others.take_first());
-        task.or_else(of_workers).map(ReadyTask::Run)
+        let late = || self.abroad.take_late(worker.pool());
+        task.or_else(of_workers).or_else(late).map(ReadyTask::Run)
     }
 
     /// As [`next`](Boards::next), of the tasks of that flow alone, and those that are to be ended.
@@ -197,7 +248,14 @@ impl Boards {
             })
         };
         let mut boards = self.all().chain([&self.staying]);
-        boards.find_map(first).map(ReadyTask::Run)
+        let task = boards.find_map(first);
+        task.or_else(|| self.abroad.take_of(core))
+            .map(ReadyTask::Run)
+    }
+
+    /// How long a worker that has nothing to do is to wait before it runs a task that is best run elsewhere; none if there is none.
+    pub(in crate::worker) fn until_late(&self, pool: &Pool) -> Option<Duration> {
+        self.abroad.until_late(pool)
     }
 
     /// How many tasks are on the worker's board.
@@ -207,12 +265,13 @@ impl Boards {
 
     /// Is there anything for a worker to do?
     pub(in crate::worker) fn has_some(&self) -> bool {
-        self.len() > 0 || self.staying.len() > 0 || !self.settled.is_empty()
+        let mut boards = self.all().chain([&self.staying]);
+        boards.any(|board| board.len() > 0) || !self.settled.is_empty()
     }
 
     /// How many tasks can run, about, of those that may leave.
     pub(in crate::worker) fn len(&self) -> usize {
-        self.all().map(Board::len).sum()
+        self.all().map(Board::len).sum::<usize>() + self.abroad.len()
     }
 
     fn all(&self) -> impl Iterator<Item = &Board> {
@@ -220,10 +279,14 @@ impl Boards {
         own.chain([&self.others])
     }
 
-    /// The gate: the last task of the fullest board, in a slot aside, if it may leave.
-    pub(in crate::worker) fn take(&self, pool: &Pool) -> Option<*const Slot> {
-        let fullest = self.all().max_by_key(|board| board.len())?;
-        let task = fullest.take(BTreeMap::pop_last)?;
+    /// The gate: the first task that needs what that node keeps; or else the last one of the fullest board; in a slot aside, if it may leave.
+    pub(in crate::worker) fn take(&self, pool: &Pool, thief: u128) -> Option<*const Slot> {
+        let of_fullest = || {
+            let fullest = self.all().max_by_key(|board| board.len())?;
+            fullest.take(BTreeMap::pop_last)
+        };
+        let own = self.abroad.take_for(thief).or_else(of_fullest);
+        let task = own.or_else(|| self.abroad.take_of_others())?;
         let core = task.core();
         if !task.stays() {
             match self.set_aside(pool, task) {
@@ -231,8 +294,7 @@ impl Boards {
                 Err(payload) => core.panicked(pool, payload),
             }
         }
-        self.staying.push(task);
-        pool.wake_for_any_task();
+        self.push_here(pool, task);
         None
     }
 
@@ -250,6 +312,12 @@ impl Boards {
         let tasks = aside.tasks.iter();
         let own = tasks.filter(|(_, task)| std::ptr::eq(task.core(), core));
         own.map(|(slot, task)| (*slot, task.index())).collect()
+    }
+
+    /// Is all here that the task in this slot aside needs?
+    fn is_complete(&self, (at, _): AwayTask) -> bool {
+        let task = self.aside().tasks.get(&at).copied();
+        task.is_some_and(TaskRef::is_complete)
     }
 
     /// The slot at that address, if a task of that flow is there, which is not ended until it is unpinned.
@@ -325,6 +393,18 @@ impl ReadyTask {
 }
 
 impl Pool {
+    /// That node is gone, and with it what it kept: others run the tasks that need it.
+    pub(in crate::worker) fn keeper_gone(&self, at: u128) {
+        let tasks = self.boards.abroad.gone(at);
+        let count = tasks.len() as u64;
+        for task in tasks {
+            self.boards.push(None, task);
+        }
+        if count > 0 {
+            self.tell_ready(count);
+        }
+    }
+
     /// A task aside has been settled by a thread that does not end it. A worker that has nothing to do does that, or the clerk: what waits for the
     /// task would otherwise wait for a worker.
     pub(in crate::worker) fn settle_task(&self, slot: *const Slot) {
@@ -372,7 +452,8 @@ impl Worker {
     ) -> Option<(AwayTask, Duration)> {
         let pool = self.pool();
         let away = pool.boards.aside_of(core);
-        let new = away.into_iter().filter(|task| !spent.contains(task));
+        let is_new = |task: &AwayTask| !spent.contains(task) && pool.boards.is_complete(*task);
+        let new = away.into_iter().filter(is_new);
         let known = new.take(MOST_LOOKED_AT).filter_map(|task| {
             let slot = pool.boards.aside().slot(task.0)?;
             Some((task, pool.patience(slot)?))

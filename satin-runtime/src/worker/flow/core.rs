@@ -7,11 +7,11 @@ use std::sync::{
 
 use crate::{
     job::{
-        Recall,
+        Fingerprint, Recall, RootName,
         record::{Cx, Frame, Payload, flag},
     },
     worker::{
-        frames::{depth_of, hands_on, tear},
+        frames::{depth_of, hands_on, root_of, tear},
         pool::Pool,
         progress::{FlowCount, ONE, PARKED},
         thread::{Worker, quietly, raise_abort},
@@ -34,9 +34,19 @@ pub(in crate::worker) struct FlowCore {
     failed: AtomicBool,
     /// The first panic of a task.
     panic: Mutex<Option<Payload>>,
+    /// The root job that it is a part of.
+    pub(super) root: RootName,
+    /// Some of the data are, or were, kept by other nodes.
+    has_away: AtomicBool,
     /// How many tasks there are, and whether the owner is parked.
     count: Arc<FlowCount>,
 }
+
+/// The root job of a flow that has none: it stays in its process.
+const NO_ROOT: RootName = RootName {
+    number: 0,
+    fingerprint: Fingerprint(0),
+};
 
 impl FlowCore {
     pub(super) fn new(worker: &Worker, cx: Cx, index: u32) -> FlowCore {
@@ -49,6 +59,8 @@ impl FlowCore {
             is_marked: false,
             failed: AtomicBool::new(false),
             panic: Mutex::default(),
+            root: root_of(cx.parent).map_or(NO_ROOT, |root| root.run.name),
+            has_away: AtomicBool::new(false),
             count: Arc::default(),
         }
     }
@@ -121,6 +133,16 @@ impl FlowCore {
     pub(super) fn note_stopped(&self) {
         self.failed.store(true, Ordering::Release);
         tear(&self.frame);
+    }
+
+    /// Some of the data are kept by another node.
+    pub(super) fn note_away(&self) {
+        self.has_away.store(true, Ordering::Release);
+    }
+
+    /// May another node keep some of the data?
+    pub(super) fn has_away(&self) -> bool {
+        self.has_away.load(Ordering::Acquire)
     }
 
     pub(super) fn has_failed(&self) -> bool {

@@ -11,8 +11,9 @@ use std::{
 };
 
 use super::{
-    FlowCore,
+    FlowCore, Waiter,
     arguments::Parts,
+    away::Missing,
     sums::{Addends, Summed},
     task::{self, is_nothing},
     version::Version,
@@ -278,12 +279,13 @@ impl<'g> Flow<'g> {
         }
     }
 
-    fn wait<T>(&self, version: Arc<Version<T>>) -> Arc<Version<T>> {
+    fn wait<T: Send + Sync + 'static>(&self, version: Arc<Version<T>>) -> Arc<Version<T>> {
         if !version.waiters.are_closed()
             && let Some((worker, core)) = self.state.parallel()
         {
             worker.wait_for_tasks(core, || version.waiters.are_closed());
         }
+        self.bring(&version);
         if version.look().is_none() {
             // Its task has been given up; the flow says why.
             match self.state.parallel() {
@@ -292,6 +294,21 @@ impl<'g> Flow<'g> {
             }
         }
         version
+    }
+
+    /// Waits until data are here that another node keeps.
+    fn bring<T: Send + Sync + 'static>(&self, version: &Arc<Version<T>>) {
+        if version.is_missing()
+            && let Some((worker, core)) = self.state.parallel()
+        {
+            // Until they are here, this counts as a task.
+            core.one_more();
+            let waiter = Some(Waiter::Closure(core));
+            match Missing::new(version).want(worker.pool(), waiter) {
+                true => worker.wait_for_tasks(core, || !version.is_missing()),
+                false => core.one_less(worker.pool()),
+            }
+        }
     }
 
     fn enter<T: Send + Sync + 'static>(&self, version: Arc<Version<T>>) -> Handle<'g, T> {

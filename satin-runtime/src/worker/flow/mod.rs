@@ -12,14 +12,20 @@
 //! | `version` | what one task has made of a piece of data |
 //! | `arguments` | handles and their modes; what a task holds of each argument |
 //! | `sums` | handles to which tasks add |
+//! | `away` | data that another node keeps, and what makes them again |
 //! | `task` | making, running and ending a task |
+//! | `abroad` | tasks that are best run by the nodes that keep what they need |
 //! | `board` | tasks that can run, and those that are elsewhere |
 //!
 //! Tasks are jobs: children of the flow's invocation, numbered in the order of the program. So they leave through the gate, come back, are
 //! looked up among the orphans and found in a store, as spawned calls are.
 
 #[cfg(not(loom))]
+mod abroad;
+#[cfg(not(loom))]
 mod arguments;
+#[cfg(not(loom))]
+mod away;
 #[cfg(not(loom))]
 mod board;
 #[cfg(not(loom))]
@@ -43,6 +49,7 @@ pub use self::{
 };
 #[cfg(not(loom))]
 pub(super) use self::{
+    away::{AsideTask, Waiter},
     board::{Boards, ReadyTask},
     core::FlowCore,
 };

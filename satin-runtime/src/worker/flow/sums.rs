@@ -18,7 +18,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Flow, Handle,
-    arguments::{Alters, Changes, Maker, Part, ReadPart, WritePart},
+    arguments::{Alters, Changes, First, Maker, Part, ReadPart, WritePart},
+    away::{Again, Origin},
     handles::ErasedVersion,
     task::TaskHead,
     version::Version,
@@ -26,6 +27,7 @@ use super::{
 use crate::job::{
     function::{Args, Function, Info, VTable},
     kinds::{Argument, BorrowedArgument, Mut, Ref},
+    outcome::OutcomePart,
     record::Cx,
 };
 
@@ -156,6 +158,14 @@ impl<T: Summed> Part for AddPart<T> {
     fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
         self.own.end(made, show);
     }
+
+    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead)) {
+        self.own.end_elsewhere(origin, show);
+    }
+
+    fn end_again(&mut self, again: &Again<'_>) {
+        self.own.end_again(again);
+    }
 }
 
 impl<T: Summed> Alters<T> for AddPart<T> {
@@ -163,8 +173,12 @@ impl<T: Summed> Alters<T> for AddPart<T> {
         self.own.alter()
     }
 
-    fn look_first(&self) -> &T {
-        self.nothing.get_or_init(T::nothing)
+    fn first(&self) -> First<'_, T> {
+        First::of(self.nothing.get_or_init(T::nothing))
+    }
+
+    fn receive(&mut self, made: OutcomePart) {
+        self.own.receive(made);
     }
 
     fn replace(&mut self, value: T) {

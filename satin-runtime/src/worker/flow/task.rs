@@ -7,28 +7,34 @@
 use std::{
     any::TypeId,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use super::{
     FlowCore,
-    arguments::{Maker, Parts},
+    arguments::{Maker, Parts, form_of},
+    away::{Again, Away, Missing, Origin, OriginTask, Risk, Waiter},
     version::Version,
     waiters::{Link, Pending, Waiters},
 };
 use crate::{
     job::{
-        Back, History,
+        Back, History, ValueSize,
         codec::{self, CodecError, Effort},
         function::{
             Args, CallSeen, Function, Packed, Sieve, VTable, export_sent, measure_sent, run_with,
         },
         kinds::Kinds,
+        outcome::OutcomePart,
         record::{Aborted, Cx, Payload, STAYS, Slot, SlotState},
     },
     worker::{
         frames::root_of,
-        gate,
+        gate::{self, OpenedAnswer},
         pool::Pool,
         repair::depth_of,
         thread::{Bottom, Found, Worker, quietly},
@@ -43,6 +49,8 @@ pub struct TaskHead {
     index: u32,
     pub(super) core: *const FlowCore,
     form: &'static Form,
+    /// It has run before, elsewhere, and what it made is lost.
+    is_again: AtomicBool,
 }
 
 /// What is done with a task of known types.
@@ -52,7 +60,15 @@ struct Form {
     is_local: bool,
     /// The worker that has made what the task changes.
     maker_of_changed: unsafe fn(*const TaskHead) -> Option<u32>,
+    /// The node that keeps what the task changes, or else reads.
+    keeper: unsafe fn(*const TaskHead) -> Option<u128>,
+    /// Shows the versions that the task needs, and that other nodes keep.
+    missing: unsafe fn(*const TaskHead, &mut dyn FnMut(Missing)),
+    /// What it would take to make those again.
+    risk: unsafe fn(*const TaskHead) -> Risk,
     end: End,
+    /// Frees a task that has ended.
+    free: unsafe fn(*const TaskHead),
 }
 
 /// Takes what has become of a task out of its slot, if it has run, frees the task, and shows those that have waited for it and can run now.
@@ -65,6 +81,8 @@ struct Task<F: Function, P> {
     parts: P,
     /// The version that the result makes; none if there is nothing in it.
     out: Option<Arc<Version<F::Out>>>,
+    /// The same, once the task has ended with what is kept elsewhere.
+    late: Weak<Version<F::Out>>,
 }
 
 /// A task whose inputs are there. Who has it runs it, or gives it up, once.
@@ -99,13 +117,22 @@ where
                 &Form {
                     function: const { &vtable::<F, P>() },
                     is_local: IS_LOCAL,
-                    maker_of_changed: maker_of_changed::<F, P>,
+                    maker_of_changed: |task| unsafe { parts_of::<F, P>(task) }.maker_of_changed(),
+                    keeper: |task| unsafe { parts_of::<F, P>(task) }.keeper(),
+                    missing: |task, show| unsafe { parts_of::<F, P>(task) }.missing(show),
+                    risk: |task| unsafe { parts_of::<F, P>(task) }.risk(),
                     end: end::<F, P>,
+                    free: |task| {
+                        // SAFETY: the task is the caller's, who does not use it any more.
+                        drop(unsafe { Box::from_raw(task.cast_mut().cast::<Task<F, P>>()) });
+                    },
                 }
             },
+            is_again: AtomicBool::new(false),
         },
         parts,
         out,
+        late: Weak::new(),
     }));
     // SAFETY: the task is ours until its last input is there, and we count as one.
     let here = unsafe { &*task };
@@ -141,6 +168,7 @@ const fn vtable<F: Function, P: Parts<F::Kinds>>() -> VTable {
         measure: measure::<F, P>,
         finish: |_, _| Ok(()),
         drop_args: |_| (),
+        keeps: true,
         ..*F::VTABLE
     }
 }
@@ -212,16 +240,56 @@ unsafe fn measure<F: Function, P: Parts<F::Kinds>>(slot: &Slot) -> Option<u64> {
 
 /// # Safety
 /// The task is one of `F` and `P`, the caller's, and has not run.
-unsafe fn maker_of_changed<F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> Option<u32> {
+unsafe fn parts_of<'t, F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> &'t P {
     // SAFETY: the caller's promise.
-    unsafe { &*task.cast::<Task<F, P>>() }
-        .parts
-        .maker_of_changed()
+    &unsafe { &*task.cast::<Task<F, P>>() }.parts
+}
+
+/// What has become of a task.
+enum Made<T> {
+    /// Its result, and what it has changed, are here.
+    Here(T),
+    /// It has run elsewhere, and some of that is kept there.
+    Elsewhere {
+        /// The node.
+        at: u128,
+        out: Out<T>,
+        took: Duration,
+    },
+}
+
+/// The result of a task that has run elsewhere.
+enum Out<T> {
+    Here(T),
+    Kept(ValueSize),
+}
+
+/// Takes what a task that has run elsewhere gives.
+fn take_answer<F: Function, P: Parts<F::Kinds>>(slot: &Slot, parts: &mut P) -> Made<F::Out> {
+    match gate::open_parts::<F>(slot) {
+        OpenedAnswer::Whole(out, back) => {
+            parts.take_back(back);
+            Made::Here(out)
+        }
+        OpenedAnswer::Parts(outcome, at) => {
+            let took = outcome.took();
+            let mut made = outcome.parts.into_iter();
+            let out = match made.next().expect("an outcome begins with the result") {
+                OutcomePart::Kept(kept) => Out::Kept(kept),
+                OutcomePart::Here(bytes) => match (form_of::<F::Out>().read)(&bytes) {
+                    Ok(out) => Out::Here(out),
+                    Err(error) => panic!("{error}"),
+                },
+            };
+            parts.take_parts(&mut made);
+            Made::Elsewhere { at, out, took }
+        }
+    }
 }
 
 /// # Safety
 /// The task is one of `F` and `P`, and the caller's, who does not use it any more. In the slot is what the state says.
-unsafe fn end<F: Function, P: Parts<F::Kinds>>(
+unsafe fn end<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     task: *const TaskHead,
     ended: Option<(&Slot, SlotState)>,
     pool: &Pool,
@@ -230,41 +298,49 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
 ) {
     // SAFETY: the caller's promise; nothing in the slot borrows from the task any more.
     let mut task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<F, P>>()) };
-    let outcome: Result<F::Out, Option<Payload>> = match ended {
+    let outcome: Result<Made<F::Out>, Option<Payload>> = match ended {
         // SAFETY: the state says that the result is there.
-        Some((slot, SlotState::Done)) => Ok(unsafe { slot.take() }),
+        Some((slot, SlotState::Done)) => Ok(Made::Here(unsafe { slot.take() })),
         // SAFETY: the state says that a payload is there.
         Some((slot, SlotState::Panicked)) => Err(Some(unsafe { slot.take::<Payload>() })),
         Some((slot, SlotState::Answered)) => {
-            let parts = &mut task.parts;
-            catch_unwind(AssertUnwindSafe(|| {
-                let (out, back) = gate::open::<F>(slot);
-                parts.take_back(back);
-                out
-            }))
-            .map_err(Some)
+            let take = || take_answer::<F, P>(slot, &mut task.parts);
+            catch_unwind(AssertUnwindSafe(take)).map_err(Some)
         }
         _ => Err(None),
     };
     // SAFETY: the flow lives as long as one of its tasks.
     let core = unsafe { &*task.head.core };
-    let made = outcome.is_ok().then_some(maker);
-    match outcome {
-        Ok(out) => match &task.out {
-            // SAFETY: the task is the one writer, and ends once.
-            Some(version) => unsafe { version.put(out, maker) },
-            None => quietly(|| drop(out)),
-        },
-        // Before anybody can look for what the task has not made.
-        Err(Some(payload)) if !payload.is::<Aborted>() => core.panicked(pool, payload),
-        Err(_) => core.note_stopped(),
-    }
     let mut show = |waiting| {
         // SAFETY: each stack shows a task once.
         if let Some(ready) = unsafe { input_is_there(waiting) } {
             show(ready);
         }
     };
+    let out = match outcome {
+        Ok(Made::Elsewhere { at, out, took }) => {
+            return end_elsewhere(task, at, out, took, pool, &mut show);
+        }
+        Ok(Made::Here(out)) => Some(out),
+        // Before anybody can look for what the task has not made.
+        Err(Some(payload)) if !payload.is::<Aborted>() => {
+            core.panicked(pool, payload);
+            None
+        }
+        Err(_) => {
+            core.note_stopped();
+            None
+        }
+    };
+    if task.head.is_again.load(Ordering::Relaxed) {
+        return end_again(task, out, pool);
+    }
+    let made = out.is_some().then_some(maker);
+    match (out, &task.out) {
+        // SAFETY: the task is the one writer, and ends once.
+        (Some(out), Some(version)) => unsafe { version.put(out, maker) },
+        (out, _) => quietly(|| drop(out)),
+    }
     let parts = &mut task.parts;
     let ended = catch_unwind(AssertUnwindSafe(|| {
         parts.release();
@@ -279,6 +355,72 @@ unsafe fn end<F: Function, P: Parts<F::Kinds>>(
         quietly(|| drop(out));
         waiting.show(show);
     }
+    quietly(|| drop(task));
+}
+
+/// Ends a task that has run elsewhere, where some of what it has made is kept. It stays, to run again if that is lost.
+fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
+    mut task: Box<Task<F, P>>,
+    at: u128,
+    out: Out<F::Out>,
+    took: Duration,
+    pool: &Pool,
+    show: &mut dyn FnMut(*const TaskHead),
+) {
+    // SAFETY: the flow lives as long as one of its tasks.
+    let core = unsafe { &*task.head.core };
+    core.note_away();
+    let (version, risk) = (task.out.take(), task.parts.risk().after(took));
+    if let Some(version) = &version {
+        task.late = Arc::downgrade(version);
+    }
+    let task = Box::into_raw(task);
+    let origin = Origin {
+        at,
+        root: core.root,
+        pool,
+        risk,
+        task: Arc::new(OriginTask::new(TaskRef(task.cast()))),
+    };
+    // SAFETY: the origin, which has it, is ours for now.
+    let parts = unsafe { &mut (*task).parts };
+    parts.end_elsewhere(&origin, show);
+    if let Some(version) = version {
+        // SAFETY: the task is the one writer, and ends once.
+        unsafe {
+            match out {
+                Out::Here(out) => version.put(out, None),
+                Out::Kept(kept) => {
+                    version.put_away(Away::new(kept, &origin, form_of::<F::Out>()));
+                }
+            }
+        }
+        let waiting = version.waiters.close();
+        Version::bring_if_at_risk(&version, pool);
+        quietly(|| drop(version));
+        waiting.show(show);
+    }
+    quietly(|| drop(origin));
+}
+
+/// Ends a task that has run a second time, as what it made elsewhere is lost.
+fn end_again<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
+    mut task: Box<Task<F, P>>,
+    out: Option<F::Out>,
+    pool: &Pool,
+) {
+    let again = Again {
+        pool,
+        function: task.head.form.function.info.name,
+        made: out.is_some(),
+    };
+    let version = task.late.upgrade();
+    match version.as_ref().and_then(|version| version.away()) {
+        Some(away) => away.remake(&again, out),
+        None => quietly(|| drop(out)),
+    }
+    quietly(|| drop(version));
+    task.parts.end_again(&again);
     quietly(|| drop(task));
 }
 
@@ -301,7 +443,72 @@ impl TaskRef {
     /// Must the task stay in this process? One of a marked flow is looked up first, which a worker does.
     pub(super) fn stays(self) -> bool {
         let core = self.core();
-        self.is_local() || core.is_marked || core.depth == STAYS || core.has_failed()
+        let stays = core.is_marked || core.depth == STAYS || core.has_failed();
+        // SAFETY: the caller has the task.
+        let risk = || unsafe { (self.head().form.risk)(self.0) };
+        self.is_local() || stays || self.is_again() || core.has_away() && risk().is_too_much()
+    }
+
+    /// Does it run a second time, as what it made elsewhere is lost?
+    fn is_again(self) -> bool {
+        self.head().is_again.load(Ordering::Relaxed)
+    }
+
+    /// What the task has made elsewhere is lost, and needed: it runs again, in this process.
+    pub(super) fn run_again(self, pool: &Pool) {
+        self.head().is_again.store(true, Ordering::Relaxed);
+        self.core().one_more();
+        pool.boards.note_again(self.head().form.function.info.name);
+        pool.boards.push_here(pool, self);
+    }
+
+    /// Frees a task that has ended, and is not to run again.
+    pub(super) fn free(self) {
+        // SAFETY: the caller is the only one who has it.
+        quietly(|| unsafe { (self.head().form.free)(self.0) });
+    }
+
+    /// The node that keeps what the task changes, or else reads, if one does.
+    pub(super) fn keeper(self) -> Option<u128> {
+        if !self.core().has_away() {
+            return None;
+        }
+        // SAFETY: the caller has the task.
+        unsafe { (self.head().form.keeper)(self.0) }
+    }
+
+    /// The versions that the task needs and that are not here.
+    fn missing(self) -> Vec<Missing> {
+        let mut missing = Vec::new();
+        if self.core().has_away() {
+            // SAFETY: the caller has the task.
+            unsafe { (self.head().form.missing)(self.0, &mut |version| missing.push(version)) };
+        }
+        missing
+    }
+
+    /// Bytes that the task needs and that are not here.
+    pub(super) fn missing_bytes(self) -> u64 {
+        self.missing().iter().map(Missing::bytes).sum()
+    }
+
+    pub(super) fn function(self) -> &'static VTable {
+        self.head().form.function
+    }
+
+    /// Is all here that the task needs?
+    pub(super) fn is_complete(self) -> bool {
+        self.missing().is_empty()
+    }
+
+    /// Fetches what the task needs and is not here. True if it waits for that: then it is not the caller's any more.
+    pub(super) fn waits(self, pool: &Pool, waiter: impl Fn() -> Waiter) -> bool {
+        let missing = self.missing();
+        for version in &missing {
+            version.want(pool, None);
+        }
+        // It waits for one of them, and asks again.
+        (missing.iter()).any(|version| version.want(pool, Some(waiter())))
     }
 
     /// Is its function known in this process alone?
@@ -329,10 +536,13 @@ impl TaskRef {
         if core.is_over(worker) {
             return self.end(worker.pool(), Some(worker), None);
         }
-        if core.is_marked && !self.is_local() {
+        if self.waits(worker.pool(), || Waiter::Task(self)) {
+            return;
+        }
+        if core.is_marked && !self.is_local() && !self.is_again() {
             return self.look_up(worker, head);
         }
-        let TaskHead { index, form, .. } = *self.head();
+        let &TaskHead { index, form, .. } = self.head();
         let parent = &raw const core.frame;
         let slot = Slot::vacant(form.function);
         self.fill(&slot);

@@ -9,7 +9,11 @@ use std::{
     },
 };
 
-use super::{task::TaskHead, waiters::Waiters};
+use super::{
+    away::{Away, Risk},
+    task::TaskHead,
+    waiters::Waiters,
+};
 use crate::job::{
     codec::{self, CodecError, Effort},
     kinds::{CarriedRef, Travels},
@@ -32,17 +36,8 @@ enum Value<T> {
     Own(T),
     /// Elsewhere, and others may look at them.
     Shared(Arc<dyn Deref<Target = T> + Send + Sync>),
-}
-
-impl<T> Deref for Value<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        match self {
-            Value::Own(value) => value,
-            Value::Shared(value) => value,
-        }
-    }
+    /// Another node keeps them.
+    Away(Box<Away<T>>),
 }
 
 /// In place of a worker: none.
@@ -94,19 +89,55 @@ impl<T> Version<T> {
         unsafe { *self.value.get() = Some(Value::Own(value)) }
     }
 
+    /// Notes that another node keeps the value.
+    ///
+    /// # Safety
+    /// As for `put`.
+    pub(super) unsafe fn put_away(&self, away: Away<T>) {
+        // SAFETY: as for `put`.
+        unsafe { *self.value.get() = Some(Value::Away(Box::new(away))) }
+    }
+
     /// The worker that has made the value, if it was one.
     pub(super) fn maker(&self) -> Option<u32> {
         let maker = self.maker.load(Ordering::Relaxed);
         (maker != NOBODY).then_some(maker)
     }
 
-    /// The value, once it is there; `None` also if its task has been given up.
-    pub(super) fn look(&self) -> Option<&T> {
+    fn value(&self) -> Option<&Value<T>> {
         if !self.waiters.are_closed() {
             return None;
         }
         // SAFETY: the stack is closed, so nobody writes any more.
-        unsafe { (*self.value.get()).as_deref() }
+        unsafe { (*self.value.get()).as_ref() }
+    }
+
+    /// The value, once it is there; `None` also if another node keeps it, or if its task has been given up.
+    pub(super) fn look(&self) -> Option<&T> {
+        match self.value()? {
+            Value::Own(value) => Some(value),
+            Value::Shared(value) => Some(value),
+            Value::Away(away) => away.look(),
+        }
+    }
+
+    /// The value, if another node has made it and keeps it, or has kept it.
+    pub(super) fn away(&self) -> Option<&Away<T>> {
+        match self.value()? {
+            Value::Away(away) => Some(away),
+            _ => None,
+        }
+    }
+
+    /// What it would take to make the value again, if it is not here.
+    pub(super) fn risk(this: &Arc<Version<T>>) -> Risk {
+        let missing = this.away().filter(|away| !away.is_here());
+        missing.map_or(Risk::default(), |away| away.risk)
+    }
+
+    /// Another node keeps the value, and it is not here.
+    pub(super) fn is_missing(&self) -> bool {
+        self.away().is_some_and(|away| !away.is_here())
     }
 
     /// Takes the value out of a version that nobody else holds, or else a copy of it.
@@ -118,6 +149,7 @@ impl<T> Version<T> {
             Ok(version) => Some(match version.value.into_inner()? {
                 Value::Own(value) => value,
                 Value::Shared(value) => T::clone(&value),
+                Value::Away(away) => away.take()?,
             }),
             Err(shared) => shared.look().cloned(),
         }
@@ -141,6 +173,6 @@ impl<T: Travels + Send + Sync> Lendable for Version<T> {
     }
 
     fn named(&self) -> &LentName {
-        &self.name
+        self.away().map_or(&self.name, Away::named)
     }
 }

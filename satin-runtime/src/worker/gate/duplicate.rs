@@ -147,6 +147,28 @@ struct AwayJobWritten {
 }
 
 impl Pool {
+    /// How long the way of so many bytes takes which a job of that function needs, from that node, if that is known.
+    pub(in crate::worker) fn way_of(
+        &self,
+        function: u32,
+        bytes: u64,
+        from: u128,
+    ) -> Option<Duration> {
+        let shape = JobShape {
+            function,
+            depth: 0,
+            bytes,
+            lent: bytes,
+            keeps: true,
+        };
+        let trip = JobTrip {
+            to: from,
+            round_trip: Duration::ZERO,
+            there: bytes,
+        };
+        self.ledger.costs.of(&shape, &trip).map(|cost| cost.way)
+    }
+
     /// How long a worker that has nothing else to do is to wait for a job that is away before it does the job itself; `None`: for ever.
     pub(in crate::worker) fn patience(&self, slot: *const Slot) -> Option<Duration> {
         if !self.duplicates {
@@ -267,7 +289,7 @@ impl Worker {
             marked: false,
             part: None,
         };
-        let run = || (function.run_bytes)(Cx { head, parent }, index, &packed.bytes);
+        let run = || (function.run_bytes)(Cx { head, parent }, index, &packed.bytes, false);
         let answer = match self.on_bottom(bottom, None, run) {
             // The values that it mentions may be gone before it is read: rare, and not worth the care.
             Ok(packed) if packed.needs.is_empty() => Some(packed.into()),

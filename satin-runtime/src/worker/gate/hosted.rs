@@ -8,7 +8,7 @@ use std::{
 use super::super::{
     each::NotHere,
     frames::RootFrame,
-    pool::Pool,
+    pool::{Pool, RootKey},
     progress::RunningJob,
     thread::{Bottom, Worker},
 };
@@ -105,7 +105,8 @@ impl HostedTask {
             if worker.is_stopped(parent) {
                 return Err(RemoteFailure::Aborted);
             }
-            (function.run_bytes)(Cx { head, parent }, index, &parcel.arguments)
+            let cx = Cx { head, parent };
+            (function.run_bytes)(cx, index, &parcel.arguments, parcel.keeps)
         };
         let bottom = Bottom {
             head,
@@ -121,7 +122,16 @@ impl HostedTask {
             return HostedEnd::GivenUp(root.take_harvest());
         }
         HostedEnd::Answered(match outcome {
-            Ok(packed) => packed.into(),
+            Ok(packed) => {
+                if !packed.kept.is_empty() {
+                    let (pool, name) = (pool.number, root_run.name);
+                    let root = RootKey { pool, name };
+                    worker
+                        .pool()
+                        .tell(|outside| outside.keeps(root, &packed.kept));
+                }
+                packed.into()
+            }
             Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),
             Err(RemoteFailure::Aborted) => Answer::Aborted,
             Err(RemoteFailure::Panicked(payload)) => match payload.downcast::<NotHere>() {

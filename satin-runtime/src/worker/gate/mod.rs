@@ -11,6 +11,7 @@ mod ledger;
 mod pack;
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering, fence},
@@ -40,7 +41,9 @@ pub(crate) use hosted::came_from_afar;
 pub(super) use ledger::{FrameRef, Ledger};
 use ledger::{SlotRef, lock};
 use pack::{Leaver, Leavers};
-pub(super) use pack::{WholeAnswer, finish, import, length_of, open, pack, take_answer};
+pub(super) use pack::{
+    OpenedAnswer, WholeAnswer, finish, import, length_of, open_parts, pack, take_answer,
+};
 
 /// The jobs that a [`Gate::take`] found.
 #[derive(Default, Debug)]
@@ -59,6 +62,11 @@ pub struct Haul {
 pub trait Judge: Send + Sync {
     /// May a job of that shape leave?
     fn accepts(&self, load: &JobLoad) -> bool;
+
+    /// The number of the node that is to get them.
+    fn thief(&self) -> u128 {
+        0
+    }
 
     /// The way of such a job.
     fn trip(&self, load: &JobLoad) -> JobTrip;
@@ -113,9 +121,10 @@ pub trait Outside: Send + Sync {
     fn offered(&self, offer: Offer) {
         let _ = offer;
     }
-    /// A task needs a value that another node keeps: answered by [`Gate::brought`].
-    fn bring(&self, kept: KeptElsewhere) {
+    /// A task needs a value that another node keeps: answered by [`Gate::brought`]. False if it will not be.
+    fn bring(&self, kept: KeptElsewhere) -> bool {
         let _ = kept;
+        false
     }
     /// No task needs these values any more, which that node keeps.
     fn unneeded(&self, at: u128, names: Vec<ValueName>) {
@@ -219,7 +228,7 @@ impl Gate {
     #[must_use]
     pub fn take(&self, most: u32) -> Haul {
         let mut result = Haul::default();
-        self.send_off(self.choose(most), None, |haul| result = haul);
+        self.send_off(self.choose(most, 0), None, |haul| result = haul);
         result
     }
 
@@ -227,7 +236,7 @@ impl Gate {
     /// there is some that is not known to be quick: then another thread does it, and [`Outside::took`] tells, with this number.
     #[must_use]
     pub fn take_for(&self, request: u64, most: u32, judge: &Arc<dyn Judge>) -> Option<Haul> {
-        let mut leavers = self.choose(most);
+        let mut leavers = self.choose(most, judge.thief());
         let mut haul = None;
         let is_quick =
             |leaver: &mut Leaver| leaver.pack_quickly() && leaver.may_leave(&**judge).is_ok();
@@ -243,8 +252,8 @@ impl Gate {
         haul
     }
 
-    /// Chooses jobs that may leave, at most `most` of them.
-    fn choose(&self, most: u32) -> Leavers {
+    /// Chooses jobs that may leave to that node, at most `most` of them.
+    fn choose(&self, most: u32, thief: u128) -> Leavers {
         let (pool, ledger) = (&*self.pool, &self.pool.ledger);
         let called_home = lock(&ledger.absent).called_home;
         // Set before the look: a worker that publishes after it tells.
@@ -269,7 +278,7 @@ impl Gate {
         }
         let mut own = Vec::new();
         if hosted.is_empty() {
-            self.take_own(limit, &mut own);
+            self.take_own(limit, thief, &mut own);
         }
         if hosted.len() + own.len() < most as usize {
             pool.ask_those_without_public();
@@ -281,6 +290,7 @@ impl Gate {
             hosted,
             own,
             most,
+            thief,
             all,
             had_held: held > 0,
             called_home,
@@ -338,7 +348,7 @@ impl Gate {
             if !is_empty || before == 0 || stayed > MOST_THAT_STAY {
                 break;
             }
-            leavers = self.choose(leavers.most);
+            leavers = self.choose(leavers.most, leavers.thief);
         }
         let found = leavers.hosted.len() + leavers.own.len();
         let had_held = leavers.had_held;
@@ -457,7 +467,7 @@ impl Gate {
         self.pool.clerk.stack()
     }
 
-    fn take_own(&self, limit: usize, jobs: &mut Vec<Leaver>) {
+    fn take_own(&self, limit: usize, thief: u128, jobs: &mut Vec<Leaver>) {
         // Other threads take too, and some jobs cannot leave: then the take looks again, but not for ever.
         let mut misses = 2 * self.pool.workers() + 4;
         while jobs.is_empty() && limit > 0 && misses > 0 {
@@ -466,7 +476,8 @@ impl Gate {
             };
             let mut parent = None;
             while jobs.len() < limit && misses > 0 {
-                let Some(Found { slot, back }) = self.take_from(source, depth, parent) else {
+                let Some(Found { slot, back }) = self.take_from(source, depth, parent, thief)
+                else {
                     misses -= 1;
                     break;
                 };
@@ -487,6 +498,7 @@ impl Gate {
         source: TakeFrom,
         depth: u16,
         parent: Option<*const Frame>,
+        thief: u128,
     ) -> Option<Found> {
         match source {
             TakeFrom::Deque(victim) => {
@@ -500,7 +512,7 @@ impl Gate {
                 Some(Found { slot, back })
             }
             TakeFrom::Board => {
-                let slot = self.pool.boards.take(&self.pool)?;
+                let slot = self.pool.boards.take(&self.pool, thief)?;
                 let back = Back::default();
                 Some(Found { slot, back })
             }
@@ -607,7 +619,17 @@ impl Gate {
 
     /// The answer to [`Outside::bring`]: the value, or none if nobody has it any more.
     pub fn brought(&self, ticket: u64, value: Option<HeldValue>) {
-        let _ = (ticket, value);
+        self.pool.brought(ticket, value);
+    }
+
+    /// That node is gone, and with it what it kept.
+    pub(crate) fn keeper_gone(&self, at: u128) {
+        self.pool.keeper_gone(at);
+    }
+
+    /// How many tasks of each function have run here again, as what they had made elsewhere was lost.
+    pub(crate) fn tasks_again(&self) -> BTreeMap<&'static str, u64> {
+        self.pool.boards.again().clone()
     }
 
     /// No node outside answers any more: jobs that are away come back, and no orphan is claimed from now on.
@@ -615,6 +637,7 @@ impl Gate {
         self.pool.ledger.orphans.forget();
         self.keep_roots(false);
         lock(&self.pool.ledger.absent).called_home += 1;
+        self.pool.brings_nothing();
         self.release();
         loop {
             let departure = lock(&self.pool.ledger.absent).away.keys().next().copied();
@@ -778,6 +801,7 @@ impl Gate {
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Some(outside);
         ledger.heard.store(true, Ordering::SeqCst);
+        self.pool.brings_again();
         *lock(&ledger.told) = 0;
         self.pool.tell_idle();
     }

@@ -10,6 +10,7 @@ use crate::job::{
     function::{self, Args, Function, Packed},
     kinds::Kinds,
     loans, needs,
+    outcome::Outcome,
     record::{STAYS, Slot},
 };
 
@@ -19,6 +20,8 @@ pub(super) struct Leavers {
     pub(super) own: Vec<Leaver>,
     /// Number of jobs that the caller wants.
     pub(super) most: u32,
+    /// The number of the node that is to get them.
+    pub(super) thief: u128,
     /// About how many there were.
     pub(super) all: usize,
     /// True if held jobs are among them: then the outside is told which are still held.
@@ -253,6 +256,33 @@ pub(in crate::worker) fn open<F: Function>(job: &Slot) -> (F::Out, <F::Kinds as 
             .unwrap_or_else(|error| panic!("{}", unreadable(F::VTABLE.info.name, &error))),
         Answer::Panicked(message) => resume_unwind(Box::new(message)),
         Answer::Aborted | Answer::Refused(_) => super::super::thread::raise_abort(),
+    }
+}
+
+/// What a task that has run elsewhere gives.
+pub(in crate::worker) enum OpenedAnswer<F: Function> {
+    /// Its result, and its changed `&mut` arguments.
+    Whole(F::Out, <F::Kinds as Kinds>::Back),
+    /// The same in parts, of which some are kept by that node.
+    Parts(Outcome, u128),
+}
+
+/// Owner: as [`open`], of a task.
+pub(in crate::worker) fn open_parts<F: Function>(job: &Slot) -> OpenedAnswer<F> {
+    // SAFETY: the job is answered, so `deliver` put a box there, and nobody has taken it yet.
+    let whole = unsafe { &*job.extra.load(Ordering::Relaxed).cast::<WholeAnswer>() };
+    let Some(at) = whole.answer.kept().map(|kept| kept.at) else {
+        let (out, back) = open::<F>(job);
+        return OpenedAnswer::Whole(out, back);
+    };
+    let WholeAnswer { answer, values } = take_answer(job);
+    let _until_read = values;
+    let Answer::Result { bytes, .. } = answer else {
+        unreachable!("of others nothing is kept")
+    };
+    match Outcome::read(&bytes) {
+        Ok(outcome) => OpenedAnswer::Parts(outcome, at),
+        Err(error) => panic!("{}", unreadable(F::VTABLE.info.name, &error)),
     }
 }
 

@@ -1,0 +1,157 @@
+//! Tasks that are best run by the nodes that keep what they need: these get them first, and others once they have waited for as long as it
+//! would take to bring the data.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{FlowCore, board::TaskOrder, task::TaskRef};
+use crate::{job::function, worker::pool::Pool};
+
+/// The least time for which a task waits for the node that keeps what it needs. Too short: data travel while the node is about to ask. Too
+/// long: workers here have nothing to do.
+const LEAST: Duration = Duration::from_millis(2);
+
+/// The same while it is not known how long the data would take.
+const UNKNOWN: Duration = Duration::from_millis(10);
+
+/// So many tasks are left to the node that keeps what they need, when others ask. Too few: data travel while the node is about to ask. Too many:
+/// nodes have nothing to do.
+const LEFT: usize = 4;
+
+/// Tasks that are best run elsewhere.
+#[derive(Default)]
+pub(super) struct Abroad {
+    boards: Mutex<AbroadBoards>,
+    /// How many there are: looked at before the lock.
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct AbroadBoards {
+    /// By the numbers of the nodes. Each with the time when it was put there.
+    tasks: HashMap<u128, BTreeMap<TaskOrder, (TaskRef, Instant)>>,
+    /// Nodes that are gone.
+    gone: HashSet<u128>,
+}
+
+impl AbroadBoards {
+    fn len(&self) -> usize {
+        self.tasks.values().map(BTreeMap::len).sum()
+    }
+}
+
+impl Abroad {
+    fn lock(&self) -> MutexGuard<'_, AbroadBoards> {
+        self.boards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Leaves the task to that node. False if the node is gone.
+    pub(super) fn push(&self, keeper: u128, task: TaskRef) -> bool {
+        let mut boards = self.lock();
+        if boards.gone.contains(&keeper) {
+            return false;
+        }
+        let tasks = boards.tasks.entry(keeper).or_default();
+        tasks.insert(TaskOrder::of(task), (task, Instant::now()));
+        self.len.store(boards.len(), Ordering::Relaxed);
+        true
+    }
+
+    /// Takes a task by `pop`, if there is one.
+    fn take(
+        &self,
+        pop: impl FnOnce(&mut AbroadBoards) -> Option<(TaskOrder, (TaskRef, Instant))>,
+    ) -> Option<TaskRef> {
+        if self.len() == 0 {
+            return None;
+        }
+        let mut boards = self.lock();
+        let task = pop(&mut boards);
+        self.len.store(boards.len(), Ordering::Relaxed);
+        task.map(|(_, (task, _))| task)
+    }
+
+    /// The first task for that node.
+    pub(super) fn take_for(&self, keeper: u128) -> Option<TaskRef> {
+        self.take(|boards| boards.tasks.get_mut(&keeper)?.pop_first())
+    }
+
+    /// A task that another node than the one that keeps what it needs may have.
+    pub(super) fn take_of_others(&self) -> Option<TaskRef> {
+        self.take(|boards| {
+            let fullest = boards.tasks.values_mut().max_by_key(|tasks| tasks.len())?;
+            match fullest.len() > LEFT {
+                true => fullest.pop_last(),
+                false => None,
+            }
+        })
+    }
+
+    /// A task of that flow.
+    pub(super) fn take_of(&self, core: &FlowCore) -> Option<TaskRef> {
+        self.take(|boards| {
+            boards.tasks.values_mut().find_map(|tasks| {
+                let is_own = |(task, _): &(TaskRef, Instant)| std::ptr::eq(task.core(), core);
+                let (order, _) = tasks.iter().find(|(_, task)| is_own(task))?;
+                let order = *order;
+                tasks.remove_entry(&order)
+            })
+        })
+    }
+
+    /// The task that is the last one to be run, of those that have waited long enough.
+    pub(super) fn take_late(&self, pool: &Pool) -> Option<TaskRef> {
+        self.take(|boards| {
+            let late = boards.tasks.values_mut().find_map(|tasks| {
+                let (order, (task, since)) = tasks.last_key_value()?;
+                (since.elapsed() >= patience(*task, pool)).then_some((*order, tasks))
+            });
+            let (order, tasks) = late?;
+            tasks.remove_entry(&order)
+        })
+    }
+
+    /// How long until one has waited long enough.
+    pub(super) fn until_late(&self, pool: &Pool) -> Option<Duration> {
+        if self.len() == 0 {
+            return None;
+        }
+        let boards = self.lock();
+        let last = boards.tasks.values().filter_map(BTreeMap::last_key_value);
+        let left =
+            last.map(|(_, (task, since))| patience(*task, pool).saturating_sub(since.elapsed()));
+        left.min()
+    }
+
+    /// That node is gone: the tasks that were left to it.
+    pub(super) fn gone(&self, keeper: u128) -> Vec<TaskRef> {
+        let mut boards = self.lock();
+        boards.gone.insert(keeper);
+        let tasks = boards.tasks.remove(&keeper).unwrap_or_default();
+        self.len.store(boards.len(), Ordering::Relaxed);
+        tasks.into_values().map(|(task, _)| task).collect()
+    }
+}
+
+/// How long a task waits for the node that keeps what it needs: as long as the way of that here takes. Then at most twice as much is lost as
+/// by who knew when the node will ask.
+fn patience(task: TaskRef, pool: &Pool) -> Duration {
+    let missing = task.missing_bytes();
+    if missing == 0 {
+        return Duration::ZERO;
+    }
+    let function = function::number_of(task.function());
+    let keeper = task.keeper().unwrap_or(0);
+    let way = function.and_then(|function| pool.way_of(function, missing, keeper));
+    way.map_or(UNKNOWN, |way| way.max(LEAST))
+}

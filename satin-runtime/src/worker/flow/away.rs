@@ -1,0 +1,487 @@
+//! Data that another node keeps: a task has run there, and its owner, this flow, has no more than their name.
+//!
+//! Who needs them here waits until they have been fetched. As long as they are not here, the task that has made them stays, with what it read
+//! and with what it found in what it changed: if nobody has the data any more, it runs again, here, if need be after those before it. So
+//! that this is never much, data are fetched without being needed once it would take long to make them again.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use dashmap::DashMap;
+
+use super::{FlowCore, task::TaskRef, version::Version};
+use crate::{
+    job::{
+        Back, HeldValue, KeptElsewhere, RootName, ValueSize,
+        codec::{self, CodecError},
+        loans::LentName,
+        record::Slot,
+    },
+    observe::repeats,
+    worker::{pool::Pool, repair::depth_of, thread::quietly},
+};
+
+/// Time in which what nobody here has can be made again, at most, before it is fetched without being needed. Too short: data travel that
+/// nobody will need. Too long: a death costs that much, for each piece of data that was there.
+const MOST_AT_RISK: Duration = Duration::from_millis(250);
+
+/// Tasks that must run one after the other to make it again, at most, before the same happens.
+const MOST_IN_A_CHAIN: u32 = 32;
+
+/// With so many the next task runs here: data that were asked for long ago have not come. Too few: a task more that waits. Too many: what a
+/// chain holds is dropped one by one, on the stack.
+const LONGEST_CHAIN: u32 = 256;
+
+/// How data of a type become bytes, and bytes data.
+pub(super) struct DataForm<T> {
+    pub(super) read: fn(&[u8]) -> Result<T, CodecError>,
+    pub(super) write: fn(&T) -> Result<Vec<u8>, CodecError>,
+}
+
+impl<T> Clone for DataForm<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for DataForm<T> {}
+
+/// What it would take to make data again that are not here.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Risk {
+    /// Time, as far as tasks have to run one after the other.
+    time: Duration,
+    /// Tasks that have to run one after the other.
+    chain: u32,
+}
+
+impl Risk {
+    /// The greater of both.
+    pub(super) fn max(self, other: Risk) -> Risk {
+        Risk {
+            time: self.time.max(other.time),
+            chain: self.chain.max(other.chain),
+        }
+    }
+
+    /// That of what a task has made which took so long, and read what this is the risk of.
+    pub(super) fn after(self, took: Duration) -> Risk {
+        Risk {
+            time: self.time.saturating_add(took),
+            chain: self.chain.saturating_add(1),
+        }
+    }
+
+    /// Should the data be fetched without being needed?
+    fn is_much(self) -> bool {
+        self.time > MOST_AT_RISK || self.chain > MOST_IN_A_CHAIN
+    }
+
+    /// Should no task that reads the data leave?
+    pub(super) fn is_too_much(self) -> bool {
+        self.chain > LONGEST_CHAIN
+    }
+}
+
+/// Where data are that a task has made elsewhere, and what makes them again.
+pub struct Origin<'p> {
+    /// The node that keeps them.
+    pub(super) at: u128,
+    pub(super) root: RootName,
+    pub(super) pool: &'p Pool,
+    pub(super) risk: Risk,
+    /// The task that has made them, and what else it has made.
+    pub(super) task: Arc<OriginTask>,
+}
+
+/// The end of a task that has run a second time, as what it made elsewhere was lost.
+pub struct Again<'p> {
+    pub(super) pool: &'p Pool,
+    /// The name of its function.
+    pub(super) function: &'static str,
+    /// It has made it again; false if its flow is over.
+    pub(super) made: bool,
+}
+
+/// A task that has run elsewhere. It stays as long as what it has made is not here.
+pub(super) struct OriginTask(Mutex<Option<TaskRef>>);
+
+impl OriginTask {
+    pub(super) fn new(task: TaskRef) -> OriginTask {
+        OriginTask(Mutex::new(Some(task)))
+    }
+
+    /// Lets the task run again, unless it does already.
+    fn run_again(&self, pool: &Pool) {
+        if let Some(task) = lock(&self.0).take() {
+            task.run_again(pool);
+        }
+    }
+}
+
+impl Drop for OriginTask {
+    fn drop(&mut self) {
+        if let Some(task) = lock(&self.0).take() {
+            task.free();
+        }
+    }
+}
+
+/// Data of a version that another node keeps.
+pub(super) struct Away<T> {
+    value: ValueSize,
+    at: u128,
+    root: RootName,
+    pool: Weak<Pool>,
+    pub(super) risk: Risk,
+    form: DataForm<T>,
+    name: LentName,
+    /// Their bytes, once they have come.
+    bytes: OnceLock<HeldValue>,
+    /// What these stand for, once somebody has looked.
+    read: OnceLock<T>,
+    /// What the task has made here when it ran again, with the name of that.
+    remade: OnceLock<(T, LentName)>,
+    state: Mutex<AwayState>,
+}
+
+struct AwayState {
+    stage: Stage,
+    waiting: Vec<Waiter>,
+    /// `None` once the data are here.
+    task: Option<Arc<OriginTask>>,
+    /// The node keeps them for this flow.
+    is_kept: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nobody has asked for them.
+    Away,
+    /// They are being fetched.
+    Asked,
+    /// Nobody has them: the task runs again.
+    Remade,
+    /// They are here, or never will be.
+    Over,
+}
+
+/// Who waits for data.
+pub(in crate::worker) enum Waiter {
+    /// A task that a worker was to run.
+    Task(TaskRef),
+    /// A task aside that came back undone.
+    Aside(AsideTask),
+    /// The closure of the flow, which counts as one of its tasks meanwhile.
+    Closure(*const FlowCore),
+}
+
+/// A task in a slot aside, in the hands of nobody else.
+pub(in crate::worker) struct AsideTask {
+    pub(in crate::worker) slot: *const Slot,
+    pub(in crate::worker) back: Back,
+}
+
+// SAFETY: what a waiter points to is the waiter's alone until it goes on, and a flow lives as long as somebody of it waits.
+unsafe impl Send for Waiter {}
+
+impl Waiter {
+    /// The data are here, or never will be.
+    fn go_on(self, pool: &Pool) {
+        match self {
+            Waiter::Task(task) => pool.boards.push_here(pool, task),
+            Waiter::Aside(AsideTask { slot, back }) => {
+                // SAFETY: the slot lies in the area aside, and is ours.
+                let job = unsafe { &*slot };
+                pool.come_back(job, depth_of(job), back);
+            }
+            // SAFETY: the flow waits for us.
+            Waiter::Closure(core) => unsafe { &*core }.one_less(pool),
+        }
+    }
+}
+
+impl<T> Away<T> {
+    pub(super) fn new(value: ValueSize, origin: &Origin<'_>, form: DataForm<T>) -> Away<T> {
+        Away {
+            value,
+            at: origin.at,
+            root: origin.root,
+            pool: origin.pool.boards.pool(),
+            risk: origin.risk,
+            form,
+            name: LentName::kept(value),
+            bytes: OnceLock::new(),
+            read: OnceLock::new(),
+            remade: OnceLock::new(),
+            state: Mutex::new(AwayState {
+                stage: Stage::Away,
+                waiting: Vec::new(),
+                task: Some(Arc::clone(&origin.task)),
+                is_kept: true,
+            }),
+        }
+    }
+
+    /// The node that keeps the data, or has kept them.
+    pub(super) fn at(&self) -> u128 {
+        self.at
+    }
+
+    /// Are they here?
+    pub(super) fn is_here(&self) -> bool {
+        self.bytes.get().is_some() || self.remade.get().is_some()
+    }
+
+    /// The data, if they are here.
+    ///
+    /// # Panics
+    /// If they cannot be read, or reading them panics.
+    pub(super) fn look(&self) -> Option<&T> {
+        if let Some((value, _)) = self.remade.get() {
+            return Some(value);
+        }
+        let bytes = self.bytes.get()?;
+        Some(self.read.get_or_init(|| self.read(bytes)))
+    }
+
+    fn read(&self, bytes: &HeldValue) -> T {
+        (self.form.read)(bytes.bytes()).unwrap_or_else(|error| {
+            panic!("data of a flow, which another node has made, cannot be read: {error}")
+        })
+    }
+
+    /// The data, taken out, if they are here.
+    pub(super) fn take(mut self) -> Option<T> {
+        if let Some((value, _)) = self.remade.take() {
+            return Some(value);
+        }
+        let bytes = self.bytes.take()?;
+        Some(match self.read.take() {
+            Some(value) => value,
+            None => self.read(&bytes),
+        })
+    }
+
+    pub(super) fn named(&self) -> &LentName {
+        self.remade.get().map_or(&self.name, |(_, name)| name)
+    }
+
+    fn state(&self) -> MutexGuard<'_, AwayState> {
+        lock(&self.state)
+    }
+
+    /// The data have come, have been made again, or never will: who waits goes on.
+    fn over(&self, pool: &Pool) {
+        let mut state = self.state();
+        state.stage = Stage::Over;
+        let (waiting, task) = (std::mem::take(&mut state.waiting), state.task.take());
+        let was_kept = std::mem::take(&mut state.is_kept);
+        drop(state);
+        if was_kept {
+            pool.tell(|outside| outside.unneeded(self.at, vec![self.value.name]));
+        }
+        for waiter in waiting {
+            waiter.go_on(pool);
+        }
+        // What the task holds is dropped by code of the user.
+        pool.clerk.run(move || quietly(|| drop(task)));
+    }
+
+    /// The task has run again, and has made this; nothing if its flow is over.
+    pub(super) fn remake(&self, again: &Again<'_>, value: Option<T>) {
+        match value.filter(|_| again.made) {
+            Some(value) if !self.is_here() => {
+                self.compare(again, &value);
+                let _ = self.remade.set((value, LentName::default()));
+            }
+            value => quietly(|| drop(value)),
+        }
+        self.over(again.pool);
+    }
+
+    /// Is that what was lost?
+    fn compare(&self, again: &Again<'_>, value: &T) {
+        if let Ok(Ok(bytes)) = codec::guard("serializing", || (self.form.write)(value))
+            && blake3::hash(&bytes).as_bytes() != &self.value.name.0
+        {
+            repeats::warn(
+                "a task has run a second time, as its result was lost, and its result is another one now",
+                again.function,
+                "what it computes differs from node to node, or from time to time",
+            );
+        }
+    }
+}
+
+impl<T> Drop for Away<T> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.is_kept
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.tell(|outside| outside.unneeded(self.at, vec![self.value.name]));
+        }
+    }
+}
+
+/// A version whose data another node keeps, and that are not here.
+pub struct Missing(Arc<dyn Bring>);
+
+impl Missing {
+    pub(super) fn new<T: Send + Sync + 'static>(version: &Arc<Version<T>>) -> Missing {
+        Missing(Arc::<Version<T>>::clone(version))
+    }
+
+    /// How many bytes they are.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// Fetches them. The waiter goes on when they are here, or never will be; false, and there is nothing to wait for, if that is so already.
+    pub(super) fn want(&self, pool: &Pool, waiter: Option<Waiter>) -> bool {
+        Arc::clone(&self.0).want(pool, waiter)
+    }
+}
+
+/// A version whose data another node keeps, of whatever type.
+pub(super) trait Bring: Send + Sync {
+    /// The bytes of the data.
+    fn bytes(&self) -> u64;
+
+    /// Fetches the data. The waiter goes on when they are here, or never will be; false, and the waiter stays the caller's, if that is so
+    /// already.
+    fn want(self: Arc<Self>, pool: &Pool, waiter: Option<Waiter>) -> bool;
+
+    /// The data have come, or nobody has them any more.
+    fn arrived(&self, pool: &Pool, value: Option<HeldValue>);
+}
+
+impl<T: Send + Sync + 'static> Bring for Version<T> {
+    fn bytes(&self) -> u64 {
+        self.away().map_or(0, |away| away.value.bytes)
+    }
+
+    fn want(self: Arc<Self>, pool: &Pool, waiter: Option<Waiter>) -> bool {
+        let Some(away) = self.away() else {
+            return false;
+        };
+        let mut state = away.state();
+        if state.stage == Stage::Over {
+            return false;
+        }
+        state.waiting.extend(waiter);
+        if state.stage != Stage::Away {
+            return true;
+        }
+        state.stage = Stage::Asked;
+        drop(state);
+        let kept = |ticket| KeptElsewhere {
+            ticket,
+            name: away.value.name,
+            at: away.at,
+            root: away.root,
+        };
+        let version = Arc::clone(&self);
+        pool.boards.asked.ask(pool, kept, version);
+        true
+    }
+
+    fn arrived(&self, pool: &Pool, value: Option<HeldValue>) {
+        let Some(away) = self.away() else { return };
+        if let Some(value) = value {
+            let _ = away.bytes.set(value);
+            return away.over(pool);
+        }
+        let mut state = away.state();
+        // There is nothing left to be dropped there.
+        state.is_kept = false;
+        if state.waiting.is_empty() {
+            // Fetched without being needed: who needs them will ask again, in vain.
+            if state.stage == Stage::Asked {
+                state.stage = Stage::Away;
+            }
+            return;
+        }
+        state.stage = Stage::Remade;
+        let task = state.task.clone();
+        drop(state);
+        if let Some(task) = task {
+            task.run_again(pool);
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Version<T> {
+    /// Fetches the data without being asked, if it would take long to make them again.
+    pub(super) fn bring_if_at_risk(this: &Arc<Version<T>>, pool: &Pool) {
+        if this.away().is_some_and(|away| away.risk.is_much()) {
+            Arc::<Version<T>>::clone(this).want(pool, None);
+        }
+    }
+}
+
+/// The data that have been asked for, by the numbers of the requests.
+#[derive(Default)]
+pub(super) struct Asked {
+    next: AtomicU64,
+    versions: DashMap<u64, Arc<dyn Bring>>,
+    /// Nobody outside answers any more.
+    are_in_vain: AtomicBool,
+}
+
+impl Asked {
+    fn ask(&self, pool: &Pool, kept: impl FnOnce(u64) -> KeptElsewhere, version: Arc<dyn Bring>) {
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        self.versions.insert(ticket, version);
+        let mut is_asked = false;
+        pool.tell(|outside| is_asked = outside.bring(kept(ticket)));
+        // SeqCst: either this is seen, or whoever sets it sees the ticket.
+        if !is_asked || self.are_in_vain.load(Ordering::SeqCst) {
+            self.arrived(pool, ticket, None);
+        }
+    }
+
+    fn arrived(&self, pool: &Pool, ticket: u64, value: Option<HeldValue>) {
+        if let Some((_, version)) = self.versions.remove(&ticket) {
+            version.arrived(pool, value);
+            // It may be the last one to hold it, and code of the user drops the data.
+            pool.clerk.run(move || quietly(|| drop(version)));
+        }
+    }
+
+    /// Nobody outside will answer any more.
+    fn give_up(&self, pool: &Pool) {
+        self.are_in_vain.store(true, Ordering::SeqCst);
+        let tickets: Vec<u64> = self.versions.iter().map(|entry| *entry.key()).collect();
+        for ticket in tickets {
+            self.arrived(pool, ticket, None);
+        }
+    }
+}
+
+impl Pool {
+    /// A value that was asked for has come, or nobody has it any more.
+    pub(in crate::worker) fn brought(&self, ticket: u64, value: Option<HeldValue>) {
+        self.boards.asked.arrived(self, ticket, value);
+    }
+
+    /// Somebody outside listens.
+    pub(in crate::worker) fn brings_again(&self) {
+        self.boards.asked.are_in_vain.store(false, Ordering::SeqCst);
+    }
+
+    /// Nobody outside will bring anything any more.
+    pub(in crate::worker) fn brings_nothing(&self) {
+        self.boards.asked.give_up(self);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
