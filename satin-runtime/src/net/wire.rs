@@ -496,8 +496,8 @@ mod tests {
     use super::*;
     use crate::{
         job::{
-            Answer, BoundName, Fingerprint, History, JobId, Offer, Parcel, RootName, RootRun,
-            ValueName,
+            Answer, BoundName, Fingerprint, History, JobId, Kept, Offer, Parcel, RootName, RootRun,
+            ValueName, ValueSize,
         },
         node::{NodeId, Request, Token},
     };

@@ -1122,13 +1122,11 @@ impl ImaginaryWorkers {
 
     /// The result of a job here, in so many bytes: one in two mentions the values that all jobs need.
     pub(super) fn answer_of(&self, result: u64, bytes: usize) -> Answer {
-        Answer::Result {
-            bytes: padded(&result.to_le_bytes(), bytes).into(),
-            needs: match mix(result) % 2 {
-                0 => self.needed(),
-                _ => Vec::new(),
-            },
-        }
+        let needs = match mix(result) % 2 {
+            0 => self.needed(),
+            _ => Vec::new(),
+        };
+        Answer::result(padded(&result.to_le_bytes(), bytes).into(), needs)
     }
 
     /// The root or hosted job that a frame is a part of.
