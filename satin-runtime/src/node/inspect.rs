@@ -77,6 +77,8 @@ pub struct Inspection {
     pub bounds: usize,
     /// Root jobs with shared values.
     pub sharing: usize,
+    /// Parts of results that are kept here for others.
+    pub kept: usize,
     /// Jobs that came back undone, or whose claims were withdrawn, and that are not known to be done.
     pub undone: usize,
     /// Copies of results of other nodes, in case that these die.
@@ -108,6 +110,7 @@ impl Inspection {
             + self.waiting
             + self.bounds
             + self.sharing
+            + self.kept
             + self.copies
     }
 }
@@ -169,6 +172,7 @@ impl Node {
         inspection.waiting = self.shared.waiting();
         inspection.bounds = self.bounds.under_way();
         inspection.sharing = self.shared.roots().count();
+        inspection.kept = self.books.kept_here.len();
         inspection.copies = self.buddies.len();
         inspection.closed.clear();
         inspection.closed.extend(self.table.all_closed().cloned());

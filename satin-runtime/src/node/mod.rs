@@ -338,6 +338,8 @@ pub enum Action {
     },
     /// The owner of these values can do without them.
     DropKept(Vec<ValueName>),
+    /// The node of that number leaves: what it keeps for this one is to be brought before it is gone.
+    KeeperLeaves(u128),
     /// The root job is over, and those of a `main` before it ([`RootName::ends`]): the things that the
     /// process keeps for them can go.
     ForgetRoot(RootName),
@@ -418,6 +420,24 @@ pub(crate) struct Context<'n> {
     pub(crate) books: &'n mut books::Books,
     pub(crate) table: &'n mut repair::Table,
     pub(crate) homes: &'n mut shared::Homes,
+}
+
+impl Context<'_> {
+    /// What a node keeps of results can go: each value once.
+    pub(crate) fn unneeded(&mut self, keeper: NodeId, names: Vec<ValueName>) {
+        if keeper == self.view.me().peer.id {
+            self.books.kept_here.drop(&names);
+            return self.actions.push_back(Action::DropKept(names));
+        }
+        for name in &names {
+            self.books.holders.let_go(keeper, *name);
+        }
+        // If the keeper is gone, so is what it kept.
+        if let Some(peer) = self.view.life_of(keeper) {
+            let unneeded = Message::Unneeded(names);
+            self.actions.push_back(Action::Send(peer, unneeded));
+        }
+    }
 }
 
 /// A node of a pool.
@@ -783,6 +803,10 @@ impl Node {
                 } = &mut answer
                 {
                     kept.at = cx.view.me().peer.id.0;
+                    if let Some(hosted) = cx.books.look(key) {
+                        let root = hosted.root;
+                        cx.books.kept_here.keep(root, &kept.values);
+                    }
                 }
                 parts.steal.done(cx, key, &answer);
                 let saved = parts.repair.done(cx, key, answer);
@@ -867,7 +891,7 @@ impl Node {
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Bring(kept) => parts.bring_kept(cx, &kept),
-            Event::Unneeded { at, names } => parts.unneeded(cx, at, names),
+            Event::Unneeded { at, names } => cx.unneeded(NodeId(at), names),
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
             Event::RootStarted(run) => {
                 cx.homes.root_started(run.name);
@@ -983,6 +1007,10 @@ impl Parts<'_> {
             {
                 self.bring(cx, from, then);
             }
+        }
+        for kept in cx.books.take_loose() {
+            let names = kept.values.iter().map(|value| value.name).collect();
+            cx.unneeded(NodeId(kept.at), names);
         }
         // First the answers and recalls of this turn: peers wait for them.
         self.steal.say(cx);
@@ -1390,6 +1418,7 @@ impl Parts<'_> {
         bounds.root_done(run, &|root| needs_bounds(cx.books, keeping, root));
         self.shared.root_done(run.name);
         (cx.books.holders).forget_roots(|other| run.name.ends(other));
+        (cx.books.kept_here).forget_roots(|other| run.name.ends(other));
         cx.actions.push_back(Action::ForgetRoot(run.name));
     }
 
@@ -1400,6 +1429,7 @@ impl Parts<'_> {
             .chain(self.buddies.roots())
             .chain(books.roots_of_orphans())
             .chain(books.holders.roots())
+            .chain(books.kept_here.roots())
     }
 
     /// Asks for words that were lost: who is master, which root jobs are over.
@@ -1432,6 +1462,7 @@ impl Parts<'_> {
             self.bounds.forget(root);
             self.shared.forget_roots(|other| other == root);
             cx.books.holders.forget_roots(|other| other == root);
+            cx.books.kept_here.forget_roots(|other| other == root);
             cx.actions.push_back(Action::ForgetRoot(root));
         }
     }
@@ -1452,31 +1483,19 @@ impl Parts<'_> {
     fn bring_kept(&mut self, cx: &mut Context<'_>, kept: &KeptElsewhere) {
         let KeptElsewhere { name, root, .. } = *kept;
         self.shared.root_started(root);
-        let others = (cx.books.holders.of(name)).filter(|peer| *peer != cx.view.me().peer);
-        let keeper = cx.view.life_of(NodeId(kept.at)).or_else(|| others.min());
+        // What this node keeps is here, or nowhere; and nodes that have borrowed a value outlive its keeper.
+        let is_other = |peer: &Peer| *peer != cx.view.me().peer;
+        let keeper = cx.view.life_of(NodeId(kept.at)).filter(is_other);
+        let borrowers = cx.books.holders.of(name).filter(is_other);
         let then = Then::Local(kept.ticket, name);
-        let ready = match keeper {
-            Some(keeper) => self
-                .shared
-                .bring(cx, keeper, root.number, then, self.lattices),
-            None if self.lattices.holds(name) => Some(then),
+        let ready = match keeper.or_else(|| borrowers.min()) {
+            _ if self.lattices.holds(name) => Some(then),
+            Some(holder) => (self.shared).bring(cx, holder, root.number, then, self.lattices),
             None => Some(Then::Lost(kept.ticket, name)),
         };
         if let Some(then) = ready {
             self.repair.go_on(cx, then);
         }
-    }
-
-    /// What another node keeps for this one can go.
-    fn unneeded(&mut self, cx: &mut Context<'_>, at: u128, names: Vec<ValueName>) {
-        let Some(peer) = cx.view.life_of(NodeId(at)) else {
-            return; // gone, and with it what it kept
-        };
-        for name in &names {
-            cx.books.holders.forget(*name);
-        }
-        cx.actions
-            .push_back(Action::Send(peer, Message::Unneeded(names)));
     }
 
     /// An arrival goes on, as its values are here. What the first of them was may have had to make room for others meanwhile.
@@ -1604,6 +1623,7 @@ impl Parts<'_> {
                 self.root.draining(cx, from, self.membership);
                 // A node that leaves keeps nothing any more: another is asked.
                 self.keeping.life_ended(cx, from);
+                cx.actions.push_back(Action::KeeperLeaves(from.id.0));
             }
             M::Ended { term, master, code } => self.root.ended(cx, from, term, master, code),
             M::Run { run, version } => self.storage.told(cx, from, run, version),
@@ -1649,7 +1669,7 @@ impl Parts<'_> {
             M::Unavailable(name) => self.shared.unavailable(cx, from, name),
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
-            M::Unneeded(names) => cx.actions.push_back(Action::DropKept(names)),
+            M::Unneeded(names) => cx.unneeded(cx.view.me().peer.id, names),
             M::Have(tokens) => repair::Repair::have(cx, from, &tokens),
             M::Begin(tokens) => repair::Repair::begin(cx, from, &tokens),
             M::Go(tokens) => self.repair.go(cx, from, &tokens),

@@ -127,6 +127,8 @@ pub(crate) struct Hosted {
     pub(crate) started: u64,
     /// When the job was given to the workers.
     pub(crate) since: Duration,
+    /// Someone who waited for the answer has it: what is kept of it is theirs to let go.
+    pub(crate) taken: bool,
     /// The answer is not waited for any more; the workers have not stopped yet.
     pub(crate) unwanted: bool,
     /// The workers are stopping with it; what is finished is to be kept.
@@ -267,6 +269,12 @@ impl Books {
         self.outstanding.get(&deal)
     }
 
+    /// Have workers of this node spawned that job which is away?
+    pub(crate) fn is_of_workers(&self, deal: Deal) -> bool {
+        let away = self.look_away(deal);
+        away.is_some_and(|away| matches!(away.source, JobSource::Own(_)))
+    }
+
     /// Strikes out an outstanding job: it is not away any more.
     pub(crate) fn back(&mut self, deal: Deal) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&deal)?;
@@ -336,6 +344,7 @@ impl Books {
             state,
             started: 0,
             since: Duration::ZERO,
+            taken: false,
             unwanted: false,
             given_up: false,
             crashes: 0,
@@ -439,6 +448,16 @@ impl Books {
     /// The orphan of that name.
     pub(crate) fn orphan_of(&self, name: &JobName) -> Option<HostedId> {
         self.orphans.get(name).copied()
+    }
+
+    /// Is that an answer of which a part was kept here, and is not any more? Nobody can use it.
+    pub(crate) fn is_hollow(&self, key: HostedId, me: NodeId) -> bool {
+        let answer = self.look(key).and_then(Hosted::answer);
+        let kept = answer.and_then(Answer::kept);
+        kept.filter(|kept| kept.at == me.0).is_some_and(|kept| {
+            let mut values = kept.values.iter();
+            values.any(|value| !self.kept_here.has(value.name))
+        })
     }
 
     /// Orphans at or below that job.
@@ -579,6 +598,11 @@ impl Books {
         let hosted = self.hosted.remove(&key)?;
         for waiter in hosted.waiters.keys() {
             self.keys.remove(waiter);
+        }
+        if let HostedState::Done(answer) = &hosted.state
+            && !hosted.taken
+        {
+            self.let_go(answer);
         }
         Some(hosted)
     }

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::super::{Peer, View};
+use super::super::{NodeId, Peer, View};
 use crate::job::{RootName, ValueName, ValueSize};
 
 /// The number of values whose holders are remembered; those that were noted first are forgotten. Too small: nodes are thought to
@@ -28,6 +28,15 @@ pub(crate) struct Holders {
     order: VecDeque<ValueName>,
     /// The values that each peer holds. Shared with the terms under which jobs leave.
     held: BTreeMap<Peer, HeldNames>,
+    /// The values that others keep for this node. It says when they can go, so they need no limit.
+    kept: BTreeMap<ValueName, KeptBy>,
+}
+
+/// The nodes that keep a value for this one. A node that was declared dead by mistake has it still.
+struct KeptBy {
+    root: RootName,
+    /// For how many results each of them does.
+    nodes: BTreeMap<NodeId, u32>,
 }
 
 impl Holders {
@@ -54,8 +63,34 @@ impl Holders {
         }
     }
 
-    /// Nobody needs the value any more.
-    pub(crate) fn forget(&mut self, name: ValueName) {
+    /// A peer keeps that value, a part of a result, for this node.
+    pub(crate) fn note_keeper(&mut self, peer: Peer, name: ValueName, root: RootName) {
+        let nodes = BTreeMap::new();
+        let kept = self.kept.entry(name).or_insert(KeptBy { root, nodes });
+        *kept.nodes.entry(peer.id).or_default() += 1;
+        self.note(peer, name, root);
+    }
+
+    /// The nodes that keep that value for this one.
+    pub(crate) fn keepers(&self, name: ValueName) -> impl Iterator<Item = NodeId> + '_ {
+        let kept = self.kept.get(&name).into_iter();
+        kept.flat_map(|kept| kept.nodes.keys().copied())
+    }
+
+    /// That node need not keep the value for a result any more. If no other does, nobody needs it.
+    pub(crate) fn let_go(&mut self, keeper: NodeId, name: ValueName) {
+        if let Some(kept) = self.kept.get_mut(&name) {
+            if let Some(times) = kept.nodes.get_mut(&keeper) {
+                *times -= 1;
+                if *times == 0 {
+                    kept.nodes.remove(&keeper);
+                }
+            }
+            if !kept.nodes.is_empty() {
+                return;
+            }
+            self.kept.remove(&name);
+        }
         if self.roots.contains_key(&name) {
             self.order.retain(|other| *other != name);
             self.forget_names(name);
@@ -64,11 +99,12 @@ impl Holders {
 
     fn forget_names(&mut self, name: ValueName) {
         self.roots.remove(&name);
-        for held in self.held.values_mut() {
+        self.held.retain(|_, held| {
             if held.contains(&name) {
                 Arc::make_mut(held).remove(&name);
             }
-        }
+            !held.is_empty()
+        });
     }
 
     /// Takes names off all peers.
@@ -95,6 +131,7 @@ impl Holders {
 
     /// Root jobs are over: values that were kept for them alone are dropped everywhere.
     pub(crate) fn forget_roots(&mut self, is_over: impl Fn(RootName) -> bool) {
+        self.kept.retain(|_, kept| !is_over(kept.root));
         let before = self.roots.len();
         self.roots.retain(|_, roots| {
             roots.retain(|root| !is_over(*root));
@@ -110,7 +147,8 @@ impl Holders {
 
     /// Root jobs of which a value is known to be somewhere.
     pub(crate) fn roots(&self) -> impl Iterator<Item = RootName> + '_ {
-        self.roots.values().flatten().copied()
+        let kept = self.kept.values().map(|kept| kept.root);
+        self.roots.values().flatten().copied().chain(kept)
     }
 
     /// The peers that hold that value.
@@ -135,7 +173,8 @@ impl Holders {
     /// Is nothing known?
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.roots.is_empty() && self.order.is_empty() && self.held.is_empty()
+        let knows = !self.roots.is_empty() || !self.order.is_empty() || !self.held.is_empty();
+        !knows && self.kept.is_empty()
     }
 }
 
@@ -181,6 +220,26 @@ mod tests {
         assert_eq!(holders.of(name(1)).collect::<Vec<_>>(), [peer(1), peer(2)]);
         assert_eq!(holders.of(name(2)).count(), 0);
         holders.forget_roots(|over| over == root(2));
+        assert!(holders.is_empty());
+    }
+
+    #[test]
+    fn a_value_is_needed_as_long_as_a_node_keeps_it_for_a_result() {
+        let mut holders = Holders::default();
+        let keepers = |holders: &Holders| -> Vec<NodeId> { holders.keepers(name(1)).collect() };
+        for keeper in [1, 1, 2] {
+            holders.note_keeper(peer(keeper), name(1), root(1));
+        }
+        holders.note(peer(3), name(1), root(1));
+        holders.life_ended(peer(2));
+        assert_eq!(keepers(&holders), [NodeId(1), NodeId(2)], "it may be back");
+        for (keeper, left) in [(1, 2), (1, 1), (2, 0)] {
+            holders.let_go(NodeId(keeper), name(1));
+            assert_eq!(keepers(&holders).len(), left);
+            assert_eq!(holders.of(name(1)).next().is_some(), left > 0);
+        }
+        holders.note_keeper(peer(1), name(1), root(1));
+        holders.forget_roots(|over| over == root(1));
         assert!(holders.is_empty());
     }
 

@@ -4,6 +4,7 @@
 //! * `entries`: which job of this node is *outstanding*, and which job of another node is *hosted* here.
 //! * `hands`: how many workers have nothing to do, and how fast they finish hosted jobs.
 //! * `holders`: which shared values the others hold.
+//! * `kept`: which parts of results are kept here for others.
 //! * `outbox`: the words for each peer, to be said at the end of the turn.
 //!
 //! The books decide nothing. Two conversations keep them, and [`Context`](super::Context) lends them to both:
@@ -14,6 +15,7 @@
 mod entries;
 mod hands;
 mod holders;
+mod kept;
 mod outbox;
 
 pub use entries::OutstandingKind;
@@ -23,6 +25,7 @@ pub(crate) use entries::{
 };
 pub(crate) use hands::{Hands, Spare};
 pub(crate) use holders::{HeldNames, Holders, lacking};
+pub(crate) use kept::KeptHere;
 pub(crate) use outbox::{Outbox, in_pieces};
 
 use std::{
@@ -31,7 +34,7 @@ use std::{
 };
 
 use super::{Deal, DepartureId, HostedId, Peer, Then, Token};
-use crate::job::{JobName, RootName, Tally};
+use crate::job::{Answer, JobName, Kept, RootName, Tally};
 
 /// The number of recalls of a peer, at most, that wait for jobs which come by a stream of their own. Too
 /// small: such a job runs although it is not wanted. Too large: memory, for a withdrawn claim crosses its
@@ -63,6 +66,9 @@ pub(crate) struct Books {
     host_keys: u64,
     pub(crate) hands: Hands,
     pub(crate) holders: Holders,
+    pub(crate) kept_here: KeptHere,
+    /// Parts that were kept of results which nobody has taken: their keepers are to be told at the end of the turn.
+    loose: Vec<Kept>,
     /// The words for each peer that are not said yet.
     pub(crate) outboxes: BTreeMap<Peer, Outbox>,
     pub(crate) tally: Tally,
@@ -104,6 +110,16 @@ impl Books {
     /// Asks for the workers to be asked once more for jobs to give away, though they had none the last time.
     pub(crate) fn look_again(&mut self) {
         self.look_again = true;
+    }
+
+    /// Nobody takes that answer: what is kept of it can go.
+    pub(crate) fn let_go(&mut self, answer: &Answer) {
+        self.loose.extend(answer.kept().cloned());
+    }
+
+    /// Takes what can go.
+    pub(crate) fn take_loose(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.loose)
     }
 
     /// Since this was asked last, has anything happened that makes it worth asking the workers again?

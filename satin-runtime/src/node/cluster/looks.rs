@@ -223,6 +223,18 @@ impl Cluster {
         lock(&self.slot(node).values).contains_key(&name)
     }
 
+    /// The answers that it has given to requests for what others keep: their numbers, and the values that are here.
+    #[must_use]
+    pub fn brought(&self, node: u32) -> &[(u64, Option<ValueName>)] {
+        &self.slot(node).brought
+    }
+
+    /// The numbers of nodes of which it has heard that they leave, with what they keep.
+    #[must_use]
+    pub fn keepers_leaving(&self, node: u32) -> &[u128] {
+        &self.slot(node).keepers_leaving
+    }
+
     /// Number of values of which only some pieces have come.
     #[must_use]
     pub fn values_in_pieces(&self, node: u32) -> usize {

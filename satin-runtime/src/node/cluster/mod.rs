@@ -234,6 +234,10 @@ struct ImaginaryNode {
     yielded: u32,
     values: HeldValues,
     parts: BTreeMap<ValueName, ValueParts>,
+    /// The answers to requests for what others keep.
+    brought: Vec<(u64, Option<ValueName>)>,
+    /// The numbers of nodes of which it has heard that they leave, with what they keep.
+    keepers_leaving: Vec<u128>,
     bounds: BTreeMap<(BoundName, RootName), Vec<u8>>,
     hungry: bool,
     born: Duration,
@@ -319,6 +323,8 @@ pub struct MainEnd {
 struct ValueParts {
     bytes: Vec<u8>,
     missing: u64,
+    /// Where the pieces begin that are here: a second holder sends all of them again.
+    here: BTreeSet<u64>,
 }
 
 /// Number of messages of a kind.
@@ -625,6 +631,8 @@ impl Cluster {
             yielded: 0,
             values,
             parts: BTreeMap::new(),
+            brought: Vec::new(),
+            keepers_leaving: Vec::new(),
             bounds: BTreeMap::new(),
             hungry: false,
             born: self.now,

@@ -1,6 +1,6 @@
 //! A node's turn: what follows at one moment from what happened to it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{Action, Event, Lattices, Message};
 use super::workers::Finished;
@@ -312,10 +312,13 @@ impl Cluster {
                 let parts = slot.parts.entry(name).or_insert_with(|| ValueParts {
                     bytes: vec![0; total as usize],
                     missing: total,
+                    here: BTreeSet::new(),
                 });
                 let place = offset as usize..offset as usize + bytes.len();
                 parts.bytes[place].copy_from_slice(&bytes);
-                parts.missing -= bytes.len() as u64;
+                if parts.here.insert(offset) {
+                    parts.missing -= bytes.len() as u64;
+                }
                 if parts.missing == 0 {
                     let all = slot.parts.remove(&name).expect("it was there").bytes;
                     let right = *blake3::hash(&all).as_bytes() == name.0;
@@ -329,7 +332,12 @@ impl Cluster {
                 }
             }
             Action::DropPieces(name) => _ = slot.parts.remove(&name),
-            Action::Brought { .. } | Action::DropKept(_) => {}
+            Action::Brought { ticket, value } => slot.brought.push((ticket, value)),
+            Action::DropKept(names) => {
+                let mut values = lock(&slot.values);
+                names.iter().for_each(|name| _ = values.remove(name));
+            }
+            Action::KeeperLeaves(keeper) => slot.keepers_leaving.push(keeper),
             Action::ForgetRoot(tag) => {
                 slot.bounds.retain(|(_, root), _| !tag.ends(*root));
                 slot.workers.forget_root(tag);

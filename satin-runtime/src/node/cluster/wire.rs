@@ -161,7 +161,10 @@ pub fn size(message: &Message) -> usize {
         24 + parcel.id.as_bytes().len() + parcel.arguments.len() + 32 * parcel.needs.len()
     };
     let answer = |answer: &Answer| match answer {
-        Answer::Result { bytes, needs, .. } => bytes.len() + 32 * needs.len(),
+        Answer::Result { bytes, needs, kept } => {
+            let kept = kept.as_ref().map_or(0, |kept| 17 + 36 * kept.values.len());
+            bytes.len() + 32 * needs.len() + kept
+        }
         Answer::Panicked(text) | Answer::Refused(text) => text.len(),
         Answer::Aborted => 1,
     };

@@ -2,7 +2,8 @@
 
 use super::{
     super::{
-        Action, Context, Deal, DepartureId, Identity, Peer, RepairMode, Rule, Taken, Then, Token,
+        Action, Context, Deal, DepartureId, Identity, NodeId, Peer, RepairMode, Rule, Taken, Then,
+        Token,
         books::{HostedState, Job, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
@@ -116,7 +117,11 @@ impl Repair {
         for (token, answer) in answers {
             // Acknowledged also if the token is void: the thief keeps the answer until it hears so,
             // for ever if it never did.
-            cx.books.outbox(from).acknowledge.push(token);
+            let outbox = cx.books.outbox(from);
+            // Recalled in this turn: the thief must not think that the answer was taken.
+            if !outbox.recall.contains(&token) {
+                outbox.acknowledge.push(token);
+            }
             // An answer is said again after a connection broke. While its values are fetched, the
             // first one counts, and the second must not be delivered too.
             let deal = Deal::new(from, token);
@@ -184,29 +189,41 @@ impl Repair {
 
     /// The answer of a job that was away is here, and whole.
     pub(super) fn take_answer(&mut self, cx: &mut Context<'_>, deal: Deal, answer: Answer) {
-        if let Some(away) = cx.books.back(deal) {
-            cx.books.tally.hits += u64::from(away.kind == OutstandingKind::Claim);
-            // A job that was given up ends in a panic that names its dead: those still count.
-            if !matches!(answer, Answer::Panicked(_)) {
-                cx.table.acquit(cx.now, &away.job.name.id);
-            }
-            // Of an orphan the answer is kept here.
-            let keeps = match away.source {
-                JobSource::Hosted(key) => cx.books.look(key).is_some_and(|hosted| hosted.orphan),
-                JobSource::Own(_) => false,
-            };
-            // A claim came out of a repair: what others keep of it is closed with that repair.
-            if away.kind == OutstandingKind::Theft && !keeps {
-                self.close_if_kept(cx, &away.job.name.id);
-            }
-            self.close_below(cx, &away.job.name.id, keeps);
-            self.answer_source(cx, away.source, answer);
+        let Some(away) = cx.books.back(deal) else {
+            // It has come back, or is not wanted any more, while values were fetched for its answer.
+            return cx.books.let_go(&answer);
+        };
+        cx.books.tally.hits += u64::from(away.kind == OutstandingKind::Claim);
+        // A job that was given up ends in a panic that names its dead: those still count.
+        if !matches!(answer, Answer::Panicked(_)) {
+            cx.table.acquit(cx.now, &away.job.name.id);
         }
+        // Of an orphan the answer is kept here.
+        let keeps = match away.source {
+            JobSource::Hosted(key) => cx.books.look(key).is_some_and(|hosted| hosted.orphan),
+            JobSource::Own(_) => false,
+        };
+        // A claim came out of a repair: what others keep of it is closed with that repair.
+        if away.kind == OutstandingKind::Theft && !keeps {
+            self.close_if_kept(cx, &away.job.name.id);
+        }
+        self.close_below(cx, &away.job.name.id, keeps);
+        self.answer_source(cx, away.source, answer);
     }
 
     fn answer_source(&mut self, cx: &mut Context<'_>, source: JobSource, answer: Answer) {
         match source {
-            JobSource::Own(departure) => cx.actions.push_back(Action::Deliver(departure, answer)),
+            JobSource::Own(departure) => {
+                let keeper = answer
+                    .kept()
+                    .and_then(|kept| cx.view.life_of(NodeId(kept.at)));
+                cx.actions.push_back(Action::Deliver(departure, answer));
+                // It had said so before it kept that.
+                if let Some(keeper) = keeper.filter(|keeper| cx.view.is_draining(*keeper)) {
+                    let leaves = Action::KeeperLeaves(keeper.id.0);
+                    cx.actions.push_back(leaves);
+                }
+            }
             JobSource::Hosted(key) => self.finish(cx, key, answer),
         }
     }

@@ -29,12 +29,12 @@ impl Repair {
             at_once: true,
             held: false,
         };
-        let mine = || cx.books.orphan_of(&job.name);
         match owner {
             Some(owner) if owner == me => {
                 // Without an entry in the books there is no answer to wait for, whatever the sheet
                 // says.
-                let Some(key) = mine() else {
+                let mine = cx.books.orphan_of(&job.name);
+                let Some(key) = mine.filter(|key| !self.is_hollow(cx, *key)) else {
                     cx.actions.push_back(Action::PutBack(departure, back));
                     return;
                 };
@@ -45,7 +45,7 @@ impl Repair {
                 cx.books.wait(key, deal, 0, false);
                 // Done already: nobody would tell this waiter, as the answer went out before it
                 // came.
-                if let Some(answer) = Repair::answer_of(cx, key) {
+                if let Some(answer) = Repair::answer_for_here(cx, key) {
                     cx.books.unwait(deal);
                     self.take_answer(cx, deal, answer);
                 }
@@ -74,7 +74,8 @@ impl Repair {
                 continue;
             }
             // A miss at once, never a wait: the claimant does the job itself.
-            let Some(key) = cx.books.orphan_of(&name) else {
+            let orphan = cx.books.orphan_of(&name);
+            let Some(key) = orphan.filter(|key| !self.is_hollow(cx, *key)) else {
                 cx.books.outbox(from).miss.push(token);
                 continue;
             };
@@ -129,7 +130,8 @@ impl Repair {
         if cx.books.key(deal).is_some() {
             return true; // a token is given once
         }
-        let Some(key) = cx.books.find(&parcel.name()) else {
+        let found = cx.books.find(&parcel.name());
+        let Some(key) = found.filter(|key| !self.is_hollow(cx, *key)) else {
             return false;
         };
         // The bounds of a root job that was over are for those only who wait for its parts: none is used for another run.
@@ -145,6 +147,15 @@ impl Repair {
         cx.books.outbox(deal.peer).have.push(deal.token);
         Repair::wait_too(cx, key, deal, came);
         true
+    }
+
+    /// Is that a result of which a part was kept here and has been let go? Then nobody finds it any more.
+    fn is_hollow(&mut self, cx: &mut Context<'_>, key: HostedId) -> bool {
+        let is_hollow = cx.books.is_hollow(key, cx.view.me().peer.id);
+        if is_hollow {
+            self.withdraw_entry(cx, key);
+        }
+        is_hollow
     }
 
     /// Adds a peer that waits for the answer of a hosted job, which may be here already.

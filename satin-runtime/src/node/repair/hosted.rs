@@ -189,13 +189,17 @@ impl Repair {
         cx.books.hands.move_on();
         // The workers are free of it in any case, also when nobody waits for its answer any more.
         cx.books.ended(key);
-        let hosted = cx.books.hosted(key)?;
+        let Some(hosted) = cx.books.hosted(key) else {
+            cx.books.let_go(&answer);
+            return None;
+        };
         // A job that was to be saved in parts got done as a whole, before its worker saw the
         // request: the whole result is worth more than its parts.
         if hosted.given_up && matches!(answer, Answer::Result { .. } | Answer::Panicked(_)) {
             return Some(cx.books.forget(key)?.saved(answer));
         }
         if hosted.unwanted {
+            cx.books.let_go(&answer);
             self.forget_unwanted(cx, key);
         } else if hosted.state == HostedState::Started {
             cx.books.hands.done();
@@ -265,7 +269,7 @@ impl Repair {
                 }
                 (true, false) => {
                     cx.books.unwait(deal);
-                    if let Some(answer) = Repair::answer_of(cx, key) {
+                    if let Some(answer) = Repair::answer_for_here(cx, key) {
                         self.take_answer(cx, deal, answer);
                     }
                 }
@@ -291,6 +295,14 @@ impl Repair {
         cx.books.look(key)?.answer().cloned()
     }
 
+    /// The answer of a hosted job, if there is one, for this node's own workers.
+    pub(super) fn answer_for_here(cx: &mut Context<'_>, key: HostedId) -> Option<Answer> {
+        let hosted = cx.books.hosted(key)?;
+        let answer = hosted.answer().cloned()?;
+        hosted.taken = true;
+        Some(answer)
+    }
+
     /// A hosted job that is done, and that nobody waits for or may claim, is forgotten.
     pub(super) fn forget_if_idle(cx: &mut Context<'_>, key: HostedId) {
         if let Some(hosted) = cx.books.hosted(key)
@@ -310,6 +322,7 @@ impl Repair {
                 // Only an answer can be acknowledged: an entry without one is still needed.
                 && matches!(hosted.state, HostedState::Done(..))
             {
+                hosted.taken = true;
                 cx.books.unwait(deal);
                 Repair::forget_if_idle(cx, key);
             }

@@ -201,7 +201,9 @@ impl Leaving {
                 LeavingStage::Finishing(until) => {
                     // `main`, if it runs here, must have stopped: what is left of it goes to the
                     // heir too.
-                    let at_rest = !self.yielding && cx.books.is_at_rest();
+                    // What is kept here for others is gone with this node: they are bringing it home.
+                    let keeps = !cx.books.kept_here.is_empty();
+                    let at_rest = !self.yielding && !keeps && cx.books.is_at_rest();
                     if !at_rest && !over(until) {
                         return false;
                     }
@@ -226,7 +228,11 @@ impl Leaving {
                 LeavingStage::HandingOver(until) => {
                     // A worker that was slow to unwind saves late: its results are sent after
                     // the others.
-                    let rest = self.saved[self.handed..].to_vec();
+                    let mut rest = self.saved.split_off(self.handed);
+                    let me = cx.view.me().peer.id.0;
+                    // Of such a result a part is lost with this node.
+                    rest.retain(|saved| saved.answer.kept().is_none_or(|kept| kept.at != me));
+                    self.saved.extend(rest.iter().cloned());
                     self.handed = self.saved.len();
                     if !rest.is_empty() {
                         keeping.bequeath(cx, rest);

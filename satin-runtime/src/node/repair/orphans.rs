@@ -196,7 +196,7 @@ impl Repair {
             if deal.peer != HERE {
                 cx.books.wait(new, deal, came, false);
                 cx.books.outbox(deal.peer).answers.push(deal.token);
-            } else if let Some(answer) = Repair::answer_of(cx, new) {
+            } else if let Some(answer) = Repair::answer_for_here(cx, new) {
                 self.take_answer(cx, deal, answer);
             }
         }

@@ -651,7 +651,10 @@ const AROUND: usize = 128;
 /// Bytes of a message on the wire, or a few more.
 fn weight(cargo: &Cargo) -> usize {
     let answer = |answer: &Answer| match answer {
-        Answer::Result { bytes, needs, .. } => bytes.len() + 40 * needs.len(),
+        Answer::Result { bytes, needs, kept } => {
+            let kept = kept.as_ref().map_or(0, |kept| 40 + 48 * kept.values.len());
+            bytes.len() + 40 * needs.len() + kept
+        }
         Answer::Panicked(text) | Answer::Refused(text) => text.len(),
         Answer::Aborted => 0,
     };

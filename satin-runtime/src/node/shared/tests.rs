@@ -8,7 +8,8 @@ use super::super::{
     message::How,
 };
 use crate::job::{
-    Answer, BoundName, Fingerprint, History, JobId, Offer, Parcel, RootName, RootRun, ValueName,
+    Answer, BoundName, Fingerprint, History, JobId, KeptElsewhere, Offer, Parcel, RootName,
+    RootRun, ValueName, ValueSize,
 };
 
 const BEST: BoundName = BoundName(7);
@@ -435,6 +436,236 @@ fn who_failed_to_give_a_value_says_when_it_has_it() {
     cluster.make_value(2, value(100));
     cluster.run_for(ms(500));
     assert_eq!(cluster.traffic.of(MessageKind::Available).all(), 1);
+}
+
+// ---- what is kept where it was made
+
+const ROOT: RootName = RootName {
+    number: 0,
+    fingerprint: Fingerprint(0),
+};
+
+/// A node needs a value that another keeps for it; the number of the request is that of the keeper.
+fn bring(cluster: &mut Cluster, node: u32, name: ValueName, keeper: u32) {
+    let kept = KeptElsewhere {
+        ticket: u64::from(keeper),
+        name,
+        at: cluster.peer(keeper).id.0,
+        root: ROOT,
+    };
+    cluster.tell(node, Event::Bring(kept));
+}
+
+fn unneeded(cluster: &mut Cluster, node: u32, name: ValueName, keeper: u32) {
+    let at = cluster.peer(keeper).id.0;
+    let names = vec![name];
+    cluster.tell(node, Event::Unneeded { at, names });
+}
+
+/// A node makes a part of a result, and keeps it for another, which has the result.
+fn kept(cluster: &mut Cluster, keeper: u32, node: u32, length: usize) -> ValueName {
+    let name = cluster.make_value(keeper, value(length));
+    let bytes = length as u64;
+    let kept_here = &mut cluster.node_mut(keeper).books.kept_here;
+    kept_here.keep(ROOT, &[ValueSize { name, bytes }]);
+    let keeper = cluster.peer(keeper);
+    let holders = &mut cluster.node_mut(node).books.holders;
+    holders.note_keeper(keeper, name, ROOT);
+    name
+}
+
+/// A job that borrows that value comes from a node.
+fn lend(cluster: &mut Cluster, to: u32, from: u32, name: ValueName) {
+    let mut job = job_that_needs(name);
+    job.lent = vec![100];
+    let jobs = Message::Jobs {
+        request: Request(1),
+        jobs: vec![(Token(1), job)],
+        left: 0,
+    };
+    let from = cluster.peer(from);
+    cluster.forge(to, from, jobs);
+}
+
+#[test]
+fn what_is_kept_elsewhere_is_brought_and_what_is_here_is_not_fetched() {
+    let mut cluster = quiet(&[("a", 1), ("b", 1)]);
+    let name = kept(&mut cluster, 1, 0, 5 * MIB / 2);
+    bring(&mut cluster, 0, name, 1);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.brought(0), [(1, Some(name))]);
+    assert!(cluster.has_value(0, name));
+    let wants = cluster.traffic.of(MessageKind::Want).all();
+    bring(&mut cluster, 0, name, 1);
+    assert_eq!(cluster.brought(0).len(), 2);
+    assert_eq!(cluster.traffic.of(MessageKind::Want).all(), wants);
+}
+
+#[test]
+fn what_nobody_has_any_more_is_said_to_be_lost() {
+    let mut cluster = quiet(&[("a", 3)]);
+    let name = kept(&mut cluster, 1, 0, 100);
+    cluster.drop_value(1, name);
+    bring(&mut cluster, 0, name, 1);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.brought(0), [(1, None)]);
+    assert_eq!(cluster.node(0).shared.waiting(), 0);
+    // What this very node was to keep, and no other has borrowed, is looked for nowhere.
+    let wants = cluster.traffic.of(MessageKind::Want).all();
+    bring(&mut cluster, 0, name, 0);
+    assert_eq!(cluster.brought(0)[1], (0, None));
+    assert_eq!(cluster.traffic.of(MessageKind::Want).all(), wants);
+}
+
+/// With whoever has borrowed it, told or not, and with nobody else.
+#[test]
+fn a_keeper_that_dies_under_the_fetch_is_replaced_by_who_has_borrowed_it() {
+    for (borrows, is_known) in [(true, true), (true, false), (false, false)] {
+        let mut cluster = quiet(&[("a", 1), ("b", 2)]);
+        let slow = Path {
+            rate: Some(MIB as u64),
+            ..Path::new(ms(20))
+        };
+        cluster.set_path("a", "b", slow);
+        let name = kept(&mut cluster, 1, 0, 4 * MIB);
+        if borrows {
+            cluster.make_value(2, value(4 * MIB));
+        }
+        if is_known {
+            let borrower = cluster.peer(2);
+            let holders = &mut cluster.node_mut(0).books.holders;
+            holders.note(borrower, name, ROOT);
+        }
+        bring(&mut cluster, 0, name, 1);
+        let begun = |cluster: &Cluster| cluster.values_in_pieces(0) > 0;
+        assert!(cluster.run_until(secs(3), begun));
+        cluster.crash(1);
+        cluster.declare_dead(1);
+        cluster.run_for(secs(10));
+        // Of those that are not known nodes of the own site are asked, and the one where `main` runs.
+        let found = (borrows && is_known).then_some(name);
+        assert_eq!(cluster.brought(0), [(1, found)]);
+        assert_eq!(cluster.values_in_pieces(0), 0);
+        // It is dead from the beginning.
+        bring(&mut cluster, 0, name, 1);
+        cluster.run_for(secs(10));
+        assert_eq!(cluster.brought(0)[1], (1, found));
+    }
+}
+
+#[test]
+fn who_asks_its_owner_for_it_is_sent_to_the_keeper() {
+    // The thief stands beside the owner, beside the keeper, and at a site of its own.
+    for (sites, keeper) in [
+        ([("a", 2), ("b", 1), ("c", 1)], 2),
+        ([("a", 1), ("b", 2), ("c", 1)], 2),
+        ([("a", 1), ("b", 1), ("c", 2)], 3),
+    ] {
+        let mut cluster = quiet(&sites);
+        cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+        let name = kept(&mut cluster, keeper, 0, 100);
+        lend(&mut cluster, 1, 0, name);
+        cluster.run_for(secs(1));
+        assert!(cluster.has_value(1, name), "{sites:?}");
+        assert!(!cluster.has_value(0, name), "it went past the owner");
+        assert!(cluster.traffic.of(MessageKind::Elsewhere).all() <= 2);
+    }
+}
+
+#[test]
+fn a_keeper_that_takes_the_job_which_needs_it_moves_nothing() {
+    let mut cluster = quiet(&[("a", 1), ("b", 1)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let name = kept(&mut cluster, 1, 0, 100);
+    lend(&mut cluster, 1, 0, name);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.effort(1).started, 1);
+    assert_eq!(cluster.traffic.of(MessageKind::Want).all(), 0);
+}
+
+#[test]
+fn what_its_owner_can_do_without_is_dropped_by_its_keeper() {
+    let mut cluster = quiet(&[("a", 1), ("b", 1)]);
+    let name = kept(&mut cluster, 1, 0, 100);
+    unneeded(&mut cluster, 0, name, 1);
+    cluster.run_for(secs(1));
+    assert!(!cluster.has_value(1, name));
+    assert!(cluster.node(1).books.kept_here.is_empty());
+    assert!(cluster.node(0).books.holders.is_empty());
+    // A node that owns what it keeps says nothing.
+    let name = kept(&mut cluster, 0, 0, 100);
+    unneeded(&mut cluster, 0, name, 0);
+    cluster.run_for(secs(1));
+    assert!(!cluster.has_value(0, name));
+    assert_eq!(cluster.traffic.of(MessageKind::Unneeded).all(), 1);
+}
+
+#[test]
+fn a_keeper_that_was_declared_dead_has_it_still() {
+    let mut cluster = pool(3, &[("a", 3)]);
+    let name = kept(&mut cluster, 1, 0, 100);
+    let before = cluster.peer(1);
+    cluster.isolate(1);
+    cluster.run_for(secs(60));
+    assert!(!cluster.node(0).view().is_alive(before));
+    cluster.heal();
+    let is_back = |cluster: &Cluster| {
+        let peer = cluster.peer(1);
+        peer != before && cluster.node(0).view().is_alive(peer)
+    };
+    assert!(cluster.run_until(secs(120), is_back));
+    // The others begin new lives too, in which nothing is under way.
+    cluster.run_for(secs(60));
+    bring(&mut cluster, 0, name, 1);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.brought(0), [(1, Some(name))]);
+    unneeded(&mut cluster, 0, name, 1);
+    cluster.run_for(secs(1));
+    assert!(!cluster.has_value(1, name));
+}
+
+/// Neither has the value, and each thinks that the other does: the fetch ends, and the job goes back.
+#[test]
+fn nodes_that_send_to_each_other_do_not_send_for_ever() {
+    let mut cluster = quiet(&[("a", 3)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let name = ValueName([9; 32]);
+    for (node, other) in [(0, 2), (2, 0)] {
+        let other = cluster.peer(other);
+        let holders = &mut cluster.node_mut(node).books.holders;
+        holders.note(other, name, ROOT);
+    }
+    lend(&mut cluster, 1, 0, name);
+    cluster.run_for(secs(5));
+    assert_eq!(cluster.node(1).shared.waiting(), 0);
+    assert!(cluster.traffic.of(MessageKind::Want).all() < 10);
+}
+
+#[test]
+fn a_keeper_that_leaves_waits_until_its_owners_have_what_it_keeps_but_not_longer_than_its_grace() {
+    for is_brought in [true, false] {
+        let mut cluster = pool(3, &[("a", 3)]);
+        let name = kept(&mut cluster, 1, 0, 3 * MIB);
+        cluster.run_for(secs(1));
+        cluster.tell(1, Event::Drain(secs(8)));
+        cluster.run_for(secs(1));
+        let keeper = cluster.peer(1).id.0;
+        assert_eq!(cluster.keepers_leaving(0), [keeper]);
+        assert!(cluster.is_alive(1));
+        if is_brought {
+            bring(&mut cluster, 0, name, 1);
+            cluster.run_for(secs(1));
+            assert!(cluster.has_value(0, name) && cluster.is_alive(1));
+            unneeded(&mut cluster, 0, name, 1);
+            cluster.run_for(secs(1));
+            assert!(!cluster.is_alive(1), "it has nothing left to do");
+        } else {
+            cluster.run_for(secs(4));
+            assert!(cluster.is_alive(1));
+            cluster.run_for(secs(4));
+            assert!(!cluster.is_alive(1));
+        }
+    }
 }
 
 // ---- bounds

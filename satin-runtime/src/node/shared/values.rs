@@ -258,12 +258,18 @@ impl Values {
         };
         let root = self.roots.get(&root_number).copied().unwrap_or(unknown);
         // Jobs that need a part of the result are worth more there than elsewhere.
-        if let Then::Answer(_, answer) = &then
+        if let Then::Answer(deal, answer) = &then
             && let Some(kept) = answer.kept()
             && let Some(keeper) = cx.view.life_of(NodeId(kept.at))
+            && keeper != cx.view.me().peer
         {
+            let is_own = cx.books.is_of_workers(*deal);
             for value in &kept.values {
-                cx.books.holders.note(keeper, value.name, root);
+                match is_own {
+                    true => cx.books.holders.note_keeper(keeper, value.name, root),
+                    // It goes on to the node that waits for it, which says what can go.
+                    false => cx.books.holders.note(keeper, value.name, root),
+                }
             }
         }
         if then.needs().is_empty() {
@@ -522,9 +528,9 @@ impl Values {
             }
             // None of its site has it, and neither has this node: perhaps it is kept for this one elsewhere.
             if !is_here {
-                let mut others = known(cx, name).into_iter();
-                let keeper = others.find(|peer| *peer != from && cx.view.is_alive(*peer));
-                return match keeper.filter(|_| how != How::Insist) {
+                // Who insists has been sent elsewhere before.
+                let keeper = keeper_for(cx, name, from).filter(|_| how != How::Insist);
+                return match keeper {
                     Some(keeper) => {
                         let elsewhere = Message::Elsewhere(name, keeper);
                         cx.actions.push_back(Action::Send(from, elsewhere));
@@ -669,7 +675,11 @@ impl Values {
             peer: from,
             how: How::Insist,
         });
-        if cx.view.is_alive(peer) && peer != cx.view.me().peer && !fetch.failed.contains(&peer) {
+        // Two nodes that have it not, and think that the other has, would send the asker to and fro.
+        let mut before = fetch.others.iter();
+        let was_there = before.any(|other| other.peer == peer && other.how == How::Insist);
+        let is_other = cx.view.is_alive(peer) && peer != cx.view.me().peer;
+        if is_other && !was_there && !fetch.failed.contains(&peer) {
             fetch.others.push_front(Holder {
                 peer,
                 how: How::Anyhow,
@@ -773,7 +783,10 @@ impl Values {
                 // A job goes back to its origin, which has the value, or makes it again. An answer
                 // is worth nothing without the value: its job is done again here.
                 Then::Start(key, _) => Then::Refuse(key, name),
-                Then::Answer(deal, _) => Then::Redo(deal, name),
+                Then::Answer(deal, answer) => {
+                    cx.books.let_go(&answer);
+                    Then::Redo(deal, name)
+                }
                 Then::Local(ticket, name) => Then::Lost(ticket, name),
                 then @ (Then::Refuse(..) | Then::Redo(..) | Then::Lost(..)) => then,
             });
@@ -809,6 +822,16 @@ fn known(cx: &Context<'_>, name: ValueName) -> Vec<Peer> {
     known.sort_by_key(|peer| !cx.view.is_near(*peer));
     known.truncate(STRANGERS);
     known
+}
+
+/// The node to which one is sent that asks for a value which is not here: a node that keeps it for this one, or else one of those
+/// that hold it, of which some have only been given a job that needs it.
+fn keeper_for(cx: &Context<'_>, name: ValueName, asker: Peer) -> Option<Peer> {
+    let keepers = cx.books.holders.keepers(name);
+    let keepers = keepers.filter_map(|id| cx.view.life_of(id));
+    let me = cx.view.me().peer;
+    let mut all = keepers.chain(known(cx, name));
+    all.find(|peer| *peer != asker && *peer != me && cx.view.is_alive(*peer))
 }
 
 /// The node of this site that keeps a value for the others. If `main` runs at this site, it is that node: it

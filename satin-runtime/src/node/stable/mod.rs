@@ -733,6 +733,8 @@ fn add(cx: &mut Context<'_>, filling: &mut Filling, fact: StoredFact) -> bool {
 
 /// The result as it stands in the store, if it may.
 fn stored(saved: Saved, took: Duration) -> Option<StoredFact> {
-    let fits = matches!(saved.answer, Answer::Result { .. }) && saved.root_name().is_of_main();
+    // What is kept by a node is lost with it.
+    let is_whole = matches!(saved.answer, Answer::Result { kept: None, .. });
+    let fits = is_whole && saved.root_name().is_of_main();
     fits.then_some(StoredFact { saved, took })
 }

@@ -539,9 +539,13 @@ impl Steal {
 
 /// The values that a job mentions, as far as their sizes are known here.
 fn values_of(parcel: &Parcel, lattices: &dyn Lattices) -> Vec<ValueSize> {
-    let values = parcel.needs.iter().filter_map(|name| {
-        let (name, bytes) = (*name, lattices.value_size(*name)?);
-        Some(ValueSize { name, bytes })
-    });
-    values.collect()
+    let mentioned = parcel.needs.len() - parcel.lent_names().len();
+    let lent = parcel.lent_names().iter().zip(&parcel.lent);
+    let mentioned = parcel.needs[..mentioned].iter();
+    let known = mentioned.filter_map(|name| Some((*name, lattices.value_size(*name)?)));
+    // Of what it borrows the parcel tells the sizes: some of that is not here.
+    let values = known.chain(lent.map(|(name, bytes)| (*name, *bytes)));
+    values
+        .map(|(name, bytes)| ValueSize { name, bytes })
+        .collect()
 }
