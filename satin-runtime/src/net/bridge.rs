@@ -21,7 +21,8 @@ use crate::{
         ValueName, needs,
     },
     node::{
-        DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, Taken, Terms, TookJobs,
+        DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, NodeId, Taken, Terms,
+        TookJobs,
     },
     worker::{Gate, Haul, Judge, Outside, Progress, RootKey},
 };
@@ -118,6 +119,10 @@ impl Outside for BridgeNews {
 
     fn offered(&self, offer: Offer) {
         self.tell(Event::Offered(offer));
+    }
+
+    fn kept_for(&self, keeper: u128) {
+        self.tell(Event::KeptFor(NodeId(keeper)));
     }
 
     fn bring(&self, kept: KeptElsewhere) -> bool {
@@ -464,6 +469,11 @@ impl Bridge {
     /// A value that another node kept for the workers here has come, or is lost.
     pub(super) fn brought(&self, ticket: u64, value: Option<ValueName>) {
         self.gate.brought(ticket, value.and_then(needs::find));
+    }
+
+    /// That node is about to leave: what it keeps comes home.
+    pub(super) fn keeper_leaves(&self, at: u128) {
+        self.gate.keeper_leaves(at);
     }
 
     /// That node is gone, and with it what it kept.

@@ -113,6 +113,9 @@ pub enum Event {
     Idle(u32),
     /// After an [`Action::Take`] that found too little: there is something now. Told once.
     Public,
+    /// There are tasks which need what that node keeps: it may have them, even if workers here have nothing to do. Told again after an
+    /// [`Action::Take`] for that node that found too little.
+    KeptFor(NodeId),
     /// The workers have answered an [`Action::Take`].
     Took(TookJobs),
     /// A hosted job is done.
@@ -795,6 +798,7 @@ impl Node {
             }
             Event::Idle(workers) => cx.books.idle(workers),
             Event::Public => parts.steal.public(),
+            Event::KeptFor(keeper) => parts.steal.kept_for(keeper),
             Event::MemoryFull(is_full) => parts.steal.memory_full(cx, is_full),
             Event::Took(took) => parts.took(cx, took),
             Event::Done(key, mut answer) => {

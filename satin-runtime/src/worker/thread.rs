@@ -13,7 +13,7 @@ use std::{
 use super::{
     cancel::Scopes,
     deque::{Deque, Head, Publish, Seized},
-    flow::{FlowCore, ReadyTask},
+    flow::{AsideTask, FlowCore, ReadyTask},
     frames::{
         JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, hands_on, place_of,
         root_of, tear, walk_to_root,
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, JobId, Recall, RootName,
+        Back, Fingerprint, JobId, Recall, RootName,
         codec::{self, stack_pointer},
         occupation::{Activity, Occupation},
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, SlotState, flag},
@@ -783,7 +783,7 @@ impl Worker {
             quietly(|| unsafe { (function.drop_args)(job) });
             tear(parent);
             SlotState::Aborted
-        } else if is_task && self.pool().boards.waits(self.pool(), slot, back) {
+        } else if is_task && self.waits_for_data(job, back) {
             return;
         } else {
             let (marked, place) = match self.examine(job, back) {
@@ -819,6 +819,17 @@ impl Worker {
         } else if is_awaited {
             self.pool().sleep.unpark(owner);
         }
+    }
+
+    /// A task in a slot aside that is about to run here. True if it waits for data, and is not the caller's any more.
+    fn waits_for_data(&self, job: &Slot, back: Back) -> bool {
+        let task = AsideTask {
+            slot: job,
+            depth: repair::depth_of(job),
+            back,
+            fingerprint: Fingerprint(0), // nobody holds it
+        };
+        self.pool().boards.waits(self.pool(), task)
     }
 
     /// Runs a job of another node.

@@ -28,8 +28,8 @@ pub use worth::{JobCosts, Terms};
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Action, Context, Deal, HostedId, Lattices, Message, Peer, ProtocolConfig, Request, Taken,
-    Token, TookJobs, View,
+    Action, Context, Deal, HostedId, Lattices, Message, NodeId, Peer, ProtocolConfig, Request,
+    Taken, Token, TookJobs, View,
     books::{HostedState, JobSource, Outbox, Spare, Trip, in_pieces},
 };
 use crate::job::{Answer, JobLoad, JobSample, Parcel, ValueSize};
@@ -223,6 +223,11 @@ impl Steal {
 
     pub(crate) fn public(&mut self) {
         self.victim.look_again();
+    }
+
+    /// There are tasks that need what that node keeps.
+    pub(crate) fn kept_for(&mut self, keeper: NodeId) {
+        self.victim.kept_for(keeper);
     }
 
     pub(crate) fn asked(

@@ -1,10 +1,14 @@
 //! The victim's side: which nodes ask, and which is served next.
 
-use std::{cmp::Reverse, collections::VecDeque, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use super::{
     super::{
-        Action, Context, Message, Peer, Request,
+        Action, Context, Message, NodeId, Peer, Request,
         books::{Spare, lacking},
     },
     numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PASSED_OVER_MOST, PATIENCE},
@@ -52,6 +56,9 @@ pub(super) struct Victim {
     takes: u64,
     /// The workers were asked and had too little: they will say when there is something.
     armed: bool,
+    /// Nodes for which there are tasks, as they keep what these need, even if workers here have nothing to do. Each with the number of the last
+    /// question to the workers before they said so.
+    kept_for: BTreeMap<NodeId, u64>,
     /// The values that the last job mentioned that left or could have: the next ones will do so as well, most likely.
     mentioned: Vec<ValueSize>,
 }
@@ -104,6 +111,7 @@ impl Victim {
         // peer.
         self.unpark(Duration::MAX);
         self.askers.retain(|asker| asker.peer != peer);
+        self.kept_for.remove(&peer.id);
     }
 
     /// Requests by connections before this epoch are not to be answered any more.
@@ -122,6 +130,11 @@ impl Victim {
     /// Notes that the workers may have something to give: they can be asked again.
     pub(super) fn look_again(&mut self) {
         self.armed = false;
+    }
+
+    /// Notes that there are tasks which need what that node keeps.
+    pub(super) fn kept_for(&mut self, keeper: NodeId) {
+        self.kept_for.insert(keeper, self.takes);
     }
 
     /// Jobs that are about to leave mention these values, most likely.
@@ -168,6 +181,12 @@ impl Victim {
         if self.taking.is_some() || self.askers.is_empty() {
             return;
         }
+        let is_keeper = |asker: &Asker| self.kept_for.contains_key(&asker.peer.id);
+        if let Some(place) = self.askers.iter().position(is_keeper) {
+            let keeper = self.askers.remove(place).expect("it is there");
+            let most = keeper.most;
+            return self.take(cx, keeper, most, worth);
+        }
         // Workers here are idle themselves, or have said that they have nothing: they are not asked
         // again.
         if spare == Spare::Nothing || self.armed {
@@ -197,12 +216,17 @@ impl Victim {
             return;
         }
         let next = self.choose(cx, backlog);
-        self.takes += 1;
         let most = match spare {
             // Hosted jobs that the own workers will need stay here.
             Spare::Surplus(surplus) => next.most.min(surplus),
             _ => next.most,
         };
+        self.take(cx, next, most, worth);
+    }
+
+    /// Asks the workers for jobs for that asker.
+    fn take(&mut self, cx: &mut Context<'_>, next: Asker, most: u32, worth: &mut Worth) {
+        self.takes += 1;
         let request = self.takes;
         let terms = worth.terms(cx.now, next.peer, next.round_trip);
         let terms = terms.with_at_hand(cx.books.holders.at_hand(cx.view, next.peer));
@@ -275,6 +299,15 @@ impl Victim {
         let taking = self.taking.take_if(|taking| taking.request == request)?;
         // Then, and only then, the workers will say when there is more.
         self.armed = found < taking.most as usize;
+        let keeper = taking.asker.peer.id;
+        if self.armed
+            && self
+                .kept_for
+                .get(&keeper)
+                .is_some_and(|since| *since < request)
+        {
+            self.kept_for.remove(&keeper);
+        }
         Some(taking.asker)
     }
 

@@ -20,6 +20,9 @@ const LEAST: Duration = Duration::from_millis(2);
 /// The same while it is not known how long the data would take.
 const UNKNOWN: Duration = Duration::from_millis(10);
 
+/// The most. Too short: data cross a slow link while their node is busy for a moment. Too long: nothing is done where the estimate is wrong.
+const MOST: Duration = Duration::from_millis(100);
+
 /// So many tasks are left to the node that keeps what they need, when others ask. Too few: data travel while the node is about to ask. Too many:
 /// nodes have nothing to do.
 const LEFT: usize = 4;
@@ -38,6 +41,8 @@ struct AbroadBoards {
     tasks: HashMap<u128, BTreeMap<TaskOrder, (TaskRef, Instant)>>,
     /// Nodes that are gone.
     gone: HashSet<u128>,
+    /// Nodes that know that there are tasks for them.
+    told: HashSet<u128>,
 }
 
 impl AbroadBoards {
@@ -55,16 +60,16 @@ impl Abroad {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Leaves the task to that node. False if the node is gone.
-    pub(super) fn push(&self, keeper: u128, task: TaskRef) -> bool {
+    /// Leaves the task to that node. `None` if the node is gone; else whether it knows that there are tasks for it.
+    pub(super) fn push(&self, keeper: u128, task: TaskRef) -> Option<bool> {
         let mut boards = self.lock();
         if boards.gone.contains(&keeper) {
-            return false;
+            return None;
         }
         let tasks = boards.tasks.entry(keeper).or_default();
         tasks.insert(TaskOrder::of(task), (task, Instant::now()));
         self.len.store(boards.len(), Ordering::Relaxed);
-        true
+        Some(!boards.told.insert(keeper))
     }
 
     /// Takes a task by `pop`, if there is one.
@@ -84,6 +89,27 @@ impl Abroad {
     /// The first task for that node.
     pub(super) fn take_for(&self, keeper: u128) -> Option<TaskRef> {
         self.take(|boards| boards.tasks.get_mut(&keeper)?.pop_first())
+    }
+
+    /// How many tasks there are for that node.
+    pub(super) fn len_for(&self, keeper: u128) -> usize {
+        if self.len() == 0 {
+            return 0;
+        }
+        self.lock().tasks.get(&keeper).map_or(0, BTreeMap::len)
+    }
+
+    /// That node has got fewer tasks than it had asked for: it is told of the next, or now, if there is one.
+    pub(super) fn tell_again(&self, keeper: u128) -> bool {
+        let mut boards = self.lock();
+        let is_some = boards
+            .tasks
+            .get(&keeper)
+            .is_some_and(|tasks| !tasks.is_empty());
+        if !is_some {
+            boards.told.remove(&keeper);
+        }
+        is_some
     }
 
     /// A task that another node than the one that keeps what it needs may have.
@@ -109,8 +135,11 @@ impl Abroad {
         })
     }
 
-    /// The task that is the last one to be run, of those that have waited long enough.
+    /// The task that is the last one to be run, of those that have waited long enough. None while as many as there are workers wait for data.
     pub(super) fn take_late(&self, pool: &Pool) -> Option<TaskRef> {
+        if pool.boards.asked.len() >= pool.workers() as usize {
+            return None;
+        }
         self.take(|boards| {
             let late = boards.tasks.values_mut().find_map(|tasks| {
                 let (order, (task, since)) = tasks.last_key_value()?;
@@ -123,7 +152,7 @@ impl Abroad {
 
     /// How long until one has waited long enough.
     pub(super) fn until_late(&self, pool: &Pool) -> Option<Duration> {
-        if self.len() == 0 {
+        if self.len() == 0 || pool.boards.asked.len() >= pool.workers() as usize {
             return None;
         }
         let boards = self.lock();
@@ -153,5 +182,5 @@ fn patience(task: TaskRef, pool: &Pool) -> Duration {
     let function = function::number_of(task.function());
     let keeper = task.keeper().unwrap_or(0);
     let way = function.and_then(|function| pool.way_of(function, missing, keeper));
-    way.map_or(UNKNOWN, |way| way.max(LEAST))
+    way.map_or(UNKNOWN, |way| way.clamp(LEAST, MOST))
 }

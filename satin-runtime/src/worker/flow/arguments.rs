@@ -609,7 +609,7 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
             }
         }
         let waiting = to.waiters.close();
-        Version::bring_if_at_risk(&to, origin.pool);
+        Version::made_elsewhere(&to, origin.pool);
         quietly(|| drop(to));
         waiting.show(show);
     }

@@ -17,13 +17,13 @@ use dashmap::DashMap;
 use super::{FlowCore, task::TaskRef, version::Version};
 use crate::{
     job::{
-        Back, HeldValue, KeptElsewhere, RootName, ValueSize,
+        Back, Fingerprint, HeldValue, KeptElsewhere, RootName, ValueSize,
         codec::{self, CodecError},
         loans::LentName,
         record::Slot,
     },
     observe::repeats,
-    worker::{pool::Pool, repair::depth_of, thread::quietly},
+    worker::{pool::Pool, thread::quietly},
 };
 
 /// Time in which what nobody here has can be made again, at most, before it is fetched without being needed. Too short: data travel that
@@ -182,9 +182,13 @@ pub(in crate::worker) enum Waiter {
 }
 
 /// A task in a slot aside, in the hands of nobody else.
+#[derive(Clone, Copy)]
 pub(in crate::worker) struct AsideTask {
     pub(in crate::worker) slot: *const Slot,
+    /// How deep it stands in the tree, or that it stays.
+    pub(in crate::worker) depth: u16,
     pub(in crate::worker) back: Back,
+    pub(in crate::worker) fingerprint: Fingerprint,
 }
 
 // SAFETY: what a waiter points to is the waiter's alone until it goes on, and a flow lives as long as somebody of it waits.
@@ -195,11 +199,7 @@ impl Waiter {
     fn go_on(self, pool: &Pool) {
         match self {
             Waiter::Task(task) => pool.boards.push_here(pool, task),
-            Waiter::Aside(AsideTask { slot, back }) => {
-                // SAFETY: the slot lies in the area aside, and is ours.
-                let job = unsafe { &*slot };
-                pool.come_back(job, depth_of(job), back);
-            }
+            Waiter::Aside(task) => pool.go_on_aside(task),
             // SAFETY: the flow waits for us.
             Waiter::Closure(core) => unsafe { &*core }.one_less(pool),
         }
@@ -418,10 +418,13 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
 }
 
 impl<T: Send + Sync + 'static> Version<T> {
-    /// Fetches the data without being asked, if it would take long to make them again.
-    pub(super) fn bring_if_at_risk(this: &Arc<Version<T>>, pool: &Pool) {
-        if this.away().is_some_and(|away| away.risk.is_much()) {
-            Arc::<Version<T>>::clone(this).want(pool, None);
+    /// A task has made it elsewhere. Fetches the data, if it would take long to make them again.
+    pub(super) fn made_elsewhere(this: &Arc<Version<T>>, pool: &Pool) {
+        let Some(away) = this.away() else { return };
+        let version: Arc<dyn Bring> = Arc::<Version<T>>::clone(this);
+        pool.boards.asked.note(away.at, Arc::downgrade(&version));
+        if away.risk.is_much() {
+            version.want(pool, None);
         }
     }
 }
@@ -433,6 +436,16 @@ pub(super) struct Asked {
     versions: DashMap<u64, Arc<dyn Bring>>,
     /// Nobody outside answers any more.
     are_in_vain: AtomicBool,
+    /// What each node keeps.
+    kept: DashMap<u128, KeptAt>,
+}
+
+/// What a node keeps.
+#[derive(Default)]
+struct KeptAt {
+    versions: Vec<Weak<dyn Bring>>,
+    /// With so many it is time to look which are of use.
+    most: usize,
 }
 
 impl Asked {
@@ -455,6 +468,21 @@ impl Asked {
         }
     }
 
+    /// That node keeps the data of this version.
+    fn note(&self, keeper: u128, version: Weak<dyn Bring>) {
+        let mut kept = self.kept.entry(keeper).or_default();
+        if kept.versions.len() >= kept.most.max(64) {
+            kept.versions.retain(|version| version.strong_count() > 0);
+            kept.most = 2 * kept.versions.len();
+        }
+        kept.versions.push(version);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.versions.len()
+    }
+
     /// Nobody outside will answer any more.
     fn give_up(&self, pool: &Pool) {
         self.are_in_vain.store(true, Ordering::SeqCst);
@@ -469,6 +497,16 @@ impl Pool {
     /// A value that was asked for has come, or nobody has it any more.
     pub(in crate::worker) fn brought(&self, ticket: u64, value: Option<HeldValue>) {
         self.boards.asked.arrived(self, ticket, value);
+    }
+
+    /// Fetches all that the node keeps.
+    pub(in crate::worker) fn bring_all_from(&self, keeper: u128) {
+        let Some((_, kept)) = self.boards.asked.kept.remove(&keeper) else {
+            return;
+        };
+        for version in kept.versions.iter().filter_map(Weak::upgrade) {
+            version.want(self, None);
+        }
     }
 
     /// Somebody outside listens.

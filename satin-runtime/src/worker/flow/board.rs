@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, Recall,
+        Recall,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
@@ -188,12 +188,10 @@ impl Boards {
         pool.wake_for_any_task();
     }
 
-    /// A worker is about to run the task in a slot aside, which has come back undone. True if the task waits for data: then it is not the
-    /// caller's any more.
-    pub(in crate::worker) fn waits(&self, pool: &Pool, slot: *const Slot, back: Back) -> bool {
-        let task = self.aside().tasks.get(&slot.addr()).copied();
-        let waiter = || Waiter::Aside(AsideTask { slot, back });
-        task.is_some_and(|task| task.waits(pool, waiter))
+    /// Fetches what a task needs that has come back undone. True if it waits for that: then it is not the caller's any more.
+    pub(in crate::worker) fn waits(&self, pool: &Pool, task: AsideTask) -> bool {
+        let here = self.aside().tasks.get(&task.slot.addr()).copied();
+        here.is_some_and(|here| here.waits(pool, || Waiter::Aside(task)))
     }
 
     fn aside(&self) -> MutexGuard<'_, Aside> {
@@ -204,8 +202,11 @@ impl Boards {
     /// `worker`, or of none. True if it is the board of `worker`; others are to be told, see [`Pool::tell_ready`].
     pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) -> bool {
         if let Some(keeper) = task.keeper()
-            && self.abroad.push(keeper, task)
+            && let Some(is_told) = self.abroad.push(keeper, task)
         {
+            if !is_told && let Some(pool) = self.pool.upgrade() {
+                pool.tell(|outside| outside.kept_for(keeper));
+            }
             return false;
         }
         let own = worker.map(|worker| worker.index);
@@ -267,6 +268,18 @@ impl Boards {
     pub(in crate::worker) fn has_some(&self) -> bool {
         let mut boards = self.all().chain([&self.staying]);
         boards.any(|board| board.len() > 0) || !self.settled.is_empty()
+    }
+
+    /// How many tasks need what that node keeps.
+    pub(in crate::worker) fn len_for(&self, keeper: u128) -> usize {
+        self.abroad.len_for(keeper)
+    }
+
+    /// A node has got fewer tasks than it had asked for.
+    pub(in crate::worker) fn wants_more(&self, pool: &Pool, keeper: u128) {
+        if self.abroad.tell_again(keeper) {
+            pool.tell(|outside| outside.kept_for(keeper));
+        }
     }
 
     /// How many tasks can run, about, of those that may leave.

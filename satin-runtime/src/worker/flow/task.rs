@@ -396,7 +396,7 @@ fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
             }
         }
         let waiting = version.waiters.close();
-        Version::bring_if_at_risk(&version, pool);
+        Version::made_elsewhere(&version, pool);
         quietly(|| drop(version));
         waiting.show(show);
     }

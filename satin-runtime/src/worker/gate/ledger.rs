@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::super::{
+    flow::AsideTask,
     frames::RootFrame,
     frames::place_of,
     pool::Pool,
@@ -438,7 +439,29 @@ impl Pool {
         if back.history.marked {
             absent.repairs.insert(away.slot);
         }
+        if back_after.held {
+            // Others cannot run it without the data that it needs, and nobody here would ever look whether they are still to be had.
+            drop(absent);
+            let waits = AsideTask {
+                slot: away.slot.0,
+                depth: away.depth,
+                back: back_after,
+                fingerprint: away.fingerprint,
+            };
+            if self.boards.waits(self, waits) {
+                return;
+            }
+            return self.go_on_aside(waits);
+        }
         self.come_back_or_hold(absent, job, away.depth, back_after, away.fingerprint);
+    }
+
+    /// A task aside in nobody's hands has waited for data, and goes on.
+    pub(in crate::worker) fn go_on_aside(&self, task: AsideTask) {
+        // SAFETY: the slot lies in the area aside, and is ours.
+        let job = unsafe { &*task.slot };
+        let absent = lock(&self.ledger.absent);
+        self.come_back_or_hold(absent, job, task.depth, task.back, task.fingerprint);
     }
 
     /// Brings the answer to a job that has been taken off the ledger.

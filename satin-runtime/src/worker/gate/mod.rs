@@ -121,6 +121,10 @@ pub trait Outside: Send + Sync {
     fn offered(&self, offer: Offer) {
         let _ = offer;
     }
+    /// There are tasks that need what that node keeps. Told again after a [`Gate::take_for`] for that node which found too little.
+    fn kept_for(&self, keeper: u128) {
+        let _ = keeper;
+    }
     /// A task needs a value that another node keeps: answered by [`Gate::brought`]. False if it will not be.
     fn bring(&self, kept: KeptElsewhere) -> bool {
         let _ = kept;
@@ -268,7 +272,9 @@ impl Gate {
         let returned = ledger.returned.load(Ordering::Relaxed);
         pool.all().for_each(Worker::seize);
         let all = held + spare + returned + pool.public() as usize;
-        let limit = (most as usize).min(all.div_ceil(2));
+        // What is best run there need not stay for the workers here.
+        let half = all.div_ceil(2).max(pool.boards.len_for(thief));
+        let limit = (most as usize).min(half);
         let mut hosted: Vec<Taken> = match limit {
             0 => Vec::new(),
             _ => pool.unhold().into_iter().collect(),
@@ -283,6 +289,7 @@ impl Gate {
         if hosted.len() + own.len() < most as usize {
             pool.ask_those_without_public();
             self.seize_soon();
+            pool.boards.wants_more(pool, thief);
         } else {
             ledger.wanted.store(false, Ordering::Relaxed);
         }
@@ -620,6 +627,12 @@ impl Gate {
     /// The answer to [`Outside::bring`]: the value, or none if nobody has it any more.
     pub fn brought(&self, ticket: u64, value: Option<HeldValue>) {
         self.pool.brought(ticket, value);
+    }
+
+    /// That node is about to leave: what it keeps is brought home.
+    pub(crate) fn keeper_leaves(&self, at: u128) {
+        self.pool.keeper_gone(at);
+        self.pool.bring_all_from(at);
     }
 
     /// That node is gone, and with it what it kept.
