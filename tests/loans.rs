@@ -6,11 +6,11 @@ mod common;
 
 use common::{
     Habits, Watchdog, beside,
-    outside::{answer, await_flag, during, flags, own, pool, raise, take},
+    outside::{answer, await_flag, during, flags, own, pool, raise, take, written},
 };
 use satin::{
     Many, Shared, data, flow,
-    job::{Back, DepartureId, Parcel, ValueName},
+    job::{Answer, Back, DepartureId, Kept, Parcel, ValueName, ValueSize},
     many, r, rw, spawn, spawnable, sync, task,
     worker::Gate,
 };
@@ -300,4 +300,123 @@ fn data_have_one_name_whatever_is_inside() {
         raise(until);
     });
     assert_eq!(sums, [sum, sum]);
+}
+
+#[spawnable]
+fn long_of(from: u64) -> Vec<u64> {
+    long(from)
+}
+
+/// A part of the outcome of a task that has run elsewhere, as it travels.
+#[derive(serde::Serialize)]
+enum Part {
+    Here(Vec<u8>),
+    Kept(ValueSize),
+}
+
+/// What a task gives that has made this list elsewhere, where it is kept; and nothing else, unless the list is its result.
+fn kept_elsewhere(list: &[u64], is_result: bool) -> Answer {
+    let (name, bytes) = (name_of(list), 80_000);
+    let value = ValueSize { name, bytes };
+    let mut parts = vec![Part::Kept(value)];
+    if !is_result {
+        parts.insert(0, Part::Here(Vec::new()));
+    }
+    Answer::Result {
+        bytes: written(&(7u64, parts)).into(),
+        needs: Vec::new(),
+        kept: Some(Box::new(Kept {
+            at: 0,
+            values: vec![value],
+        })),
+    }
+}
+
+/// Two lists, one made of the other.
+fn increased() -> [Vec<u64>; 2] {
+    let first = long(2_000_000);
+    let mut second = first.clone();
+    increase(&mut second, &[5, 6]);
+    [first, second]
+}
+
+#[test]
+fn tasks_pass_data_on_elsewhere_and_what_is_lost_there_is_made_again_here() {
+    let _watchdog =
+        Watchdog::new("tasks_pass_data_on_elsewhere_and_what_is_lost_there_is_made_again_here");
+    data::store();
+    let pool = pool(1);
+    let [begun, until] = flags();
+    let program = || {
+        flow!(|g| {
+            let list = task!(g, long_of(2_000_000));
+            task!(g, increase(rw(list), r(g.data(vec![5, 6]))));
+            let sum = task!(g, sum_of(r(list), 1));
+            raise(begun);
+            await_flag(until);
+            let list = g.get(list).clone();
+            (list, g.take(sum))
+        })
+    };
+    let (list, sum) = during(&pool, program, |gate| {
+        await_flag(begun);
+        let [first, second] = increased();
+        let make = taken(gate, 1).remove(0);
+        assert!(make.1.keeps);
+        assert!(gate.deliver(make.0, kept_elsewhere(&first, true)));
+        let change = taken(gate, 1).remove(0);
+        assert!(change.1.arguments.len() < 100, "what it changes stays");
+        assert_eq!(change.1.lent_names(), [name_of(&first)]);
+        assert!(!data::store().contains(name_of(&first)));
+        assert!(gate.deliver(change.0, kept_elsewhere(&second, false)));
+        let read = taken(gate, 1).remove(0);
+        assert_eq!(read.1.lent_names(), [name_of(&second)]);
+        assert!(gate.deliver(read.0, answer(7)));
+        // Nobody outside brings anything: both tasks run here, as the closure asks for what the second has made.
+        raise(until);
+    });
+    assert_eq!((list, sum), (increased()[1].clone(), 7));
+}
+
+/// Whoever has a task that took down a node runs it elsewhere, and there nobody would have its data.
+#[test]
+fn a_task_that_only_others_may_run_waits_here_until_its_data_have_been_made_again() {
+    let _watchdog =
+        Watchdog::new("a_task_that_only_others_may_run_waits_here_until_its_data_have_been_made");
+    data::store();
+    let pool = pool(1);
+    let [begun, until] = flags();
+    let program = || {
+        flow!(|g| {
+            let list = task!(g, long_of(3_000_000));
+            let sum = task!(g, sum_of(r(list), 1));
+            raise(begun);
+            await_flag(until);
+            g.take(sum)
+        })
+    };
+    let sum = during(&pool, program, |gate| {
+        await_flag(begun);
+        let list = long(3_000_000);
+        let make = taken(gate, 1).remove(0);
+        assert!(gate.deliver(make.0, kept_elsewhere(&list, true)));
+        let read = taken(gate, 1).remove(0);
+        let back = Back {
+            held: true,
+            ..Back::default()
+        };
+        assert!(gate.put_back(read.0, back));
+        assert!(gate.take(1).jobs.is_empty(), "it waits for its data");
+        assert!(!data::store().contains(name_of(&list)));
+        raise(until);
+        let again = taken(gate, 1).remove(0);
+        assert_eq!(again.1.id, read.1.id);
+        assert_eq!(again.1.lent_names(), [name_of(&list)]);
+        assert!(
+            data::store().contains(name_of(&list)),
+            "it has been made again"
+        );
+        assert!(gate.deliver(again.0, answer(7)));
+    });
+    assert_eq!(sum, 7);
 }

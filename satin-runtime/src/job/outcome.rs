@@ -107,3 +107,48 @@ impl Outcome {
         Duration::from_micros(self.micros)
     }
 }
+
+#[cfg(not(loom))] // which leaves the store out
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::kinds::Carried;
+
+    fn outcome(numbers: usize) -> (Outcome, usize) {
+        crate::data::store();
+        let mut writer = OutcomeWriter::default();
+        writer.add(&Carried(7u64));
+        writer.add(&Carried(vec![1.5f64; numbers]));
+        let (bytes, mentions, kept) = writer.finish(Duration::from_micros(9)).expect("bytes");
+        assert!(mentions.is_empty());
+        let outcome = Outcome::read(&bytes).expect("an outcome");
+        assert_eq!(outcome.took(), Duration::from_micros(9));
+        (outcome, kept.len())
+    }
+
+    #[test]
+    fn large_parts_are_kept_and_small_ones_come() {
+        let (small, kept) = outcome(10);
+        assert_eq!(kept, 0);
+        assert!(matches!(
+            &small.parts[..],
+            [OutcomePart::Here(_), OutcomePart::Here(_)]
+        ));
+        let (large, kept) = outcome(10_000);
+        assert_eq!(kept, 1);
+        let [OutcomePart::Here(_), OutcomePart::Kept(value)] = &large.parts[..] else {
+            panic!("{large:?}");
+        };
+        assert!(value.bytes > 80_000);
+    }
+
+    #[test]
+    fn what_mentions_shared_values_comes() {
+        crate::data::store();
+        let mut writer = OutcomeWriter::default();
+        let shared = crate::data::Shared::new(vec![3u8; 100_000]);
+        writer.add(&Carried((shared, vec![1.5f64; 10_000])));
+        let (_, mentions, kept) = writer.finish(Duration::ZERO).expect("bytes");
+        assert_eq!((mentions.len(), kept.len()), (1, 0));
+    }
+}
