@@ -207,6 +207,11 @@ impl<'g> Flow<'g> {
     /// # Panics
     /// If a value has been taken out before, or forgotten.
     pub fn take_all<H: TakeAll<'g>>(&self, handles: H) -> H::Values {
+        if self.state.parallel.is_some() {
+            // First everything is made, and then all of it that other nodes keep comes at once.
+            handles.await_all(self);
+            handles.ask_all(self);
+        }
         handles.take_all(self)
     }
 
@@ -279,12 +284,17 @@ impl<'g> Flow<'g> {
         }
     }
 
-    fn wait<T: Send + Sync + 'static>(&self, version: Arc<Version<T>>) -> Arc<Version<T>> {
+    /// Waits until a version has been made, or given up.
+    fn await_made<T>(&self, version: &Version<T>) {
         if !version.waiters.are_closed()
             && let Some((worker, core)) = self.state.parallel()
         {
             worker.wait_for_tasks(core, || version.waiters.are_closed());
         }
+    }
+
+    fn wait<T: Send + Sync + 'static>(&self, version: Arc<Version<T>>) -> Arc<Version<T>> {
+        self.await_made(&version);
         self.bring(&version);
         if version.look().is_none() {
             // Its task has been given up; the flow says why.
@@ -420,6 +430,12 @@ pub trait TakeAll<'g> {
     type Values;
     /// Takes them.
     fn take_all(self, flow: &Flow<'g>) -> Self::Values;
+    /// Waits until they have been made.
+    #[doc(hidden)]
+    fn await_all(&self, flow: &Flow<'g>);
+    /// Fetches those that other nodes keep.
+    #[doc(hidden)]
+    fn ask_all(&self, flow: &Flow<'g>);
 }
 
 impl<'g, T: Clone + Send + Sync + 'static> TakeAll<'g> for Handle<'g, T> {
@@ -427,6 +443,19 @@ impl<'g, T: Clone + Send + Sync + 'static> TakeAll<'g> for Handle<'g, T> {
 
     fn take_all(self, flow: &Flow<'g>) -> T {
         flow.take(self)
+    }
+
+    fn await_all(&self, flow: &Flow<'g>) {
+        flow.await_made(&flow.version(*self));
+    }
+
+    fn ask_all(&self, flow: &Flow<'g>) {
+        let version = flow.version(*self);
+        if version.is_missing()
+            && let Some((worker, _)) = flow.state.parallel()
+        {
+            Missing::new(&version).want(worker.pool(), None);
+        }
     }
 }
 
@@ -436,6 +465,14 @@ impl<'g, H: TakeAll<'g>> TakeAll<'g> for Vec<H> {
     fn take_all(self, flow: &Flow<'g>) -> Self::Values {
         self.into_iter().map(|each| each.take_all(flow)).collect()
     }
+
+    fn await_all(&self, flow: &Flow<'g>) {
+        self.iter().for_each(|each| each.await_all(flow));
+    }
+
+    fn ask_all(&self, flow: &Flow<'g>) {
+        self.iter().for_each(|each| each.ask_all(flow));
+    }
 }
 
 impl<'g, H: TakeAll<'g>, const N: usize> TakeAll<'g> for [H; N] {
@@ -444,6 +481,14 @@ impl<'g, H: TakeAll<'g>, const N: usize> TakeAll<'g> for [H; N] {
     fn take_all(self, flow: &Flow<'g>) -> Self::Values {
         self.map(|each| each.take_all(flow))
     }
+
+    fn await_all(&self, flow: &Flow<'g>) {
+        self.iter().for_each(|each| each.await_all(flow));
+    }
+
+    fn ask_all(&self, flow: &Flow<'g>) {
+        self.iter().for_each(|each| each.ask_all(flow));
+    }
 }
 
 impl<'g, A: TakeAll<'g>, B: TakeAll<'g>> TakeAll<'g> for (A, B) {
@@ -451,5 +496,15 @@ impl<'g, A: TakeAll<'g>, B: TakeAll<'g>> TakeAll<'g> for (A, B) {
 
     fn take_all(self, flow: &Flow<'g>) -> Self::Values {
         (self.0.take_all(flow), self.1.take_all(flow))
+    }
+
+    fn await_all(&self, flow: &Flow<'g>) {
+        self.0.await_all(flow);
+        self.1.await_all(flow);
+    }
+
+    fn ask_all(&self, flow: &Flow<'g>) {
+        self.0.ask_all(flow);
+        self.1.ask_all(flow);
     }
 }
