@@ -432,7 +432,7 @@ impl Driver {
             Action::DropPieces(name) => self.bridge.drop_pieces(name),
             Action::Brought { ticket, value } => self.bridge.brought(ticket, value),
             Action::DropKept(names) => self.bridge.drop_kept(names),
-            Action::KeeperLeaves(_) => {}
+            Action::KeeperLeaves(_) | Action::BringHome(_) => {}
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
             Action::Improve(offer) => self.bridge.improve(offer),
             Action::Storage(order) => {
