@@ -70,6 +70,8 @@ pub enum Class {
     Flows,
     /// Nodes drop the shared value that they have fetched, as they do with data that tasks have borrowed.
     Forgets,
+    /// What tasks make stays where it was made, and nodes die that keep some of it.
+    Keeps,
 }
 
 /// Is a class among those that are tried by default?
@@ -115,7 +117,7 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 30] = [
+pub const CLASSES: [About; 31] = [
     tried(
         Class::Flows,
         "flows",
@@ -225,7 +227,12 @@ pub const CLASSES: [About; 30] = [
     tried(
         Class::Forgets,
         "forgets",
-        "nodes drop the shared value that they have fetched",
+        "nodes drop the shared value that they have fetched, or data that tasks have borrowed",
+    ),
+    tried(
+        Class::Keeps,
+        "keeps",
+        "what tasks of flows make stays where it was made; nodes die that keep some of it",
     ),
 ];
 
@@ -286,6 +293,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Forgets as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Keeps as usize + 1);
     }
 }

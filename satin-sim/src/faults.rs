@@ -133,9 +133,12 @@ pub enum Fault {
     DrainAny(u64, Duration),
     /// Each node reaches only its neighbours in a line, for this time: some pairs have no third that reaches both.
     Line(u64, Duration),
-    /// A node drops the shared value that it has fetched.
+    /// A node drops the shared value that it has fetched, or data that tasks have borrowed.
     #[strum_discriminants(strum(serialize = "forgotten value"))]
     Forget(u64),
+    /// A node dies that keeps data for others.
+    #[strum_discriminants(strum(serialize = "crash of a keeper"))]
+    CrashKeeper(u64),
 }
 
 impl Fault {
@@ -172,7 +175,8 @@ impl fmt::Display for Fault {
             | Fault::Cancel
             | Fault::CrashAny(_)
             | Fault::LastingCut(_)
-            | Fault::Forget(_) => write!(f, "{name}"),
+            | Fault::Forget(_)
+            | Fault::CrashKeeper(_) => write!(f, "{name}"),
             Fault::PairCut(_, time)
             | Fault::WayCut(_, time)
             | Fault::Line(_, time)
@@ -242,6 +246,7 @@ impl Adds {
             Class::Lines => adds(1, 30, |pick, time| Fault::Line(pick, 2 * time)),
             Class::Lasting => adds(1, 15, |pick, _| Fault::LastingCut(pick)),
             Class::Forgets => adds(4, 40, |pick, _| Fault::Forget(pick)),
+            Class::Keeps => adds(2, 40, |pick, _| Fault::CrashKeeper(pick)),
             _ => return None,
         })
     }
@@ -491,6 +496,15 @@ impl Mischief {
         few.or_else(|| Mischief::one_of(alive(), pick))
     }
 
+    /// A node that keeps data for others.
+    fn keeper(&self, cluster: &Cluster, pick: u64) -> Option<u32> {
+        let keeps = |node: &u32| {
+            let spared = self.spare_master && is_master(cluster, *node);
+            cluster.keeps_data(*node).0 > 0 && !spared
+        };
+        Mischief::one_of(self.stay(cluster).into_iter().filter(keeps), pick)
+    }
+
     fn one_of(all: impl Iterator<Item = u32>, pick: u64) -> Option<u32> {
         let all: Vec<u32> = all.collect();
         let place = pick.checked_rem(all.len() as u64)?;
@@ -530,6 +544,7 @@ impl Mischief {
             Fault::OtherRoot(pick) => self.call_other(cluster, pick),
             Fault::Cancel => self.cancel(cluster),
             Fault::Forget(pick) => Mischief::forget(cluster, pick),
+            Fault::CrashKeeper(pick) => self.crash_one(cluster, self.keeper(cluster, pick)?),
             Fault::Network { loss, jitter } => Some(Mischief::spoil_network(cluster, loss, jitter)),
         }?;
         self.done[fault.kind() as usize] += 1;
@@ -711,11 +726,14 @@ impl Mischief {
     fn forget(cluster: &mut Cluster, pick: u64) -> Option<String> {
         let alive = (0..cluster.nodes()).filter(|node| cluster.is_alive(*node));
         let few: Vec<u32> = alive
-            .filter(|node| cluster.has_fetched_shared(*node))
+            .filter(|node| cluster.has_fetched_shared(*node) || cluster.has_borrowed(*node))
             .collect();
         let node = Mischief::one_of(few.into_iter(), pick)?;
-        cluster.forget_shared(node);
-        Some(format!("node {node} drops the shared value"))
+        if cluster.has_fetched_shared(node) {
+            cluster.forget_shared(node);
+        }
+        cluster.forget_borrowed(node);
+        Some(format!("node {node} drops what it has fetched"))
     }
 
     // ---- to the network

@@ -107,6 +107,7 @@ fn what_is_left_out_of_flows_is_found() {
         (Rule::TasksStay, "J6", 0..20),
         (Rule::TaskPrint, "I16", 40..60),
         (Rule::RecallTasks, "I4", 0..20),
+        (Rule::Lineage, "J1", 130..140),
     ] {
         is_found(rule, invariant, seeds);
     }

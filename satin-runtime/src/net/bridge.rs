@@ -471,6 +471,11 @@ impl Bridge {
         self.gate.brought(ticket, value.and_then(needs::find));
     }
 
+    /// Another node could not have that value, which is kept elsewhere for the workers here.
+    pub(super) fn bring_home(&self, name: ValueName) {
+        self.gate.bring_home(name);
+    }
+
     /// That node is about to leave: what it keeps comes home.
     pub(super) fn keeper_leaves(&self, at: u128) {
         self.gate.keeper_leaves(at);

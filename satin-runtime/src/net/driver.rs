@@ -433,6 +433,7 @@ impl Driver {
             Action::Brought { ticket, value } => self.bridge.brought(ticket, value),
             Action::DropKept(names) => self.bridge.drop_kept(names),
             Action::KeeperLeaves(keeper) => self.bridge.keeper_leaves(keeper),
+            Action::BringHome(name) => self.bridge.bring_home(name),
             Action::ForgetRoot(root) => self.bridge.forget_root(root),
             Action::Improve(offer) => self.bridge.improve(offer),
             Action::Storage(order) => {

@@ -154,6 +154,8 @@ pub enum Rule {
     TaskPrint,
     /// When a flow stops, its tasks that are away are recalled.
     RecallTasks,
+    /// What a task made, and nobody has any more, is made again.
+    Lineage,
 }
 
 /// The numbers of the protocol.

@@ -341,6 +341,8 @@ pub enum Action {
     },
     /// The owner of these values can do without them.
     DropKept(Vec<ValueName>),
+    /// Another node could not have that value, which is kept elsewhere for this one: it is to be brought here, or made again.
+    BringHome(ValueName),
     /// The node of that number leaves: what it keeps for this one is to be brought before it is gone.
     KeeperLeaves(u128),
     /// The root job is over, and those of a `main` before it ([`RootName::ends`]): the things that the
@@ -1670,7 +1672,14 @@ impl Parts<'_> {
             } => self.shared.part(cx, from, name, offset, total, bytes),
             M::Elsewhere(name, peer) => self.shared.elsewhere(cx, from, name, peer),
             M::Soon(name) => self.shared.soon(cx, from, name),
-            M::Unavailable(name) => self.shared.unavailable(cx, from, name),
+            M::Unavailable(name) => {
+                self.shared.unavailable(cx, from, name);
+                let is_kept = cx.books.holders.keepers(name).next().is_some();
+                // A thief that lacks it gives its job back, and may get that again as long as no worker here runs it.
+                if is_kept && !self.lattices.holds(name) {
+                    cx.actions.push_back(Action::BringHome(name));
+                }
+            }
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
             M::Unneeded(names) => cx.unneeded(cx.view.me().peer.id, names),

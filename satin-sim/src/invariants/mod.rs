@@ -36,6 +36,7 @@ mod i20_logs_are_bounded;
 mod j01_no_task_is_forgotten;
 mod j03_inputs_come_first;
 mod j06_tasks_are_found_again;
+mod j08_data_go_when_nobody_needs_them;
 
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ pub(crate) use i13_views_agree::differing_views;
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The invariant: `I1` to `I20`, `J1` to `J6`, or `panic`.
+    /// The invariant: `I1` to `I20`, `J1` to `J8`, or `panic`.
     pub invariant: &'static str,
     /// The violation in a sentence.
     pub sentence: String,
@@ -154,7 +155,7 @@ pub struct Run<'c> {
 
 /// A property that must hold.
 pub trait Invariant: Send {
-    /// The name: `I1` to `I20`, `J1` to `J6`.
+    /// The name: `I1` to `I20`, `J1` to `J8`.
     fn name(&self) -> &'static str;
 
     /// The property, in a sentence.
@@ -231,5 +232,6 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(j01_no_task_is_forgotten::NoneForgotten::default()),
         Box::new(j03_inputs_come_first::InputsFirst::default()),
         Box::new(j06_tasks_are_found_again::FoundAgain::default()),
+        Box::new(j08_data_go_when_nobody_needs_them::DataGo::default()),
     ]
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::super::{Event, Message, Peer};
 use super::{
-    Cluster, Happening, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Noted, Outcome, Path,
-    Program, Promises, Running, Smallest, lock, workers::Finished,
+    Cluster, Happening, HeldBytes, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Noted,
+    Outcome, Path, Program, Promises, Running, Smallest, lock, workers::Finished,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName, ValueSize};
 
@@ -262,6 +262,7 @@ impl Cluster {
     /// A value is made there.
     pub fn make_value(&mut self, node: u32, bytes: Vec<u8>) -> ValueName {
         let name = ValueName(*blake3::hash(&bytes).as_bytes());
+        let bytes = HeldBytes::Written(bytes);
         lock(&self.slot(node).values).insert(name, bytes);
         name
     }
@@ -272,13 +273,26 @@ impl Cluster {
     /// If the value is not there, or empty.
     pub fn spoil_value(&mut self, node: u32, name: ValueName) {
         let mut held = lock(&self.slot(node).values);
-        let bytes = held.get_mut(&name).expect("a value that is there");
-        bytes[0] ^= 1;
+        match held.get_mut(&name) {
+            Some(HeldBytes::Written(bytes)) => bytes[0] ^= 1,
+            _ => panic!("a value that was made there"),
+        }
     }
 
     /// A value is dropped there.
     pub fn drop_value(&mut self, node: u32, name: ValueName) {
         lock(&self.slot(node).values).remove(&name);
+    }
+
+    /// That node has room for so many bytes of data that were borrowed, or that nothing reads any more; as many as in the product if it is not
+    /// told.
+    pub fn set_room(&mut self, node: u32, bytes: u64) {
+        self.slot_mut(node).workers.data.set_room(bytes);
+    }
+
+    /// The data that tasks have borrowed there are dropped.
+    pub fn forget_borrowed(&mut self, node: u32) {
+        while self.slot_mut(node).workers.data.forget_one() {}
     }
 
     /// All jobs that leave that node need these values.
@@ -288,7 +302,7 @@ impl Cluster {
             let bytes = nodes.find_map(|slot| Some(lock(&slot.values).get(name)?.len()));
             ValueSize {
                 name: *name,
-                bytes: bytes.unwrap_or(0) as u64,
+                bytes: bytes.unwrap_or(0),
             }
         };
         let needs = needs.iter().map(size).collect();

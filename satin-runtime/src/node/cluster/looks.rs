@@ -229,6 +229,30 @@ impl Cluster {
         &self.slot(node).brought
     }
 
+    /// The values that it was to bring home, as another node could not have them.
+    #[must_use]
+    pub fn to_bring_home(&self, node: u32) -> &[ValueName] {
+        &self.slot(node).to_bring_home
+    }
+
+    /// The numbers of data of flows that it keeps for others, and that its own flows have at home.
+    #[must_use]
+    pub fn keeps_data(&self, node: u32) -> (usize, usize) {
+        self.slot(node).workers.data.len()
+    }
+
+    /// The number of data that it kept for others until their root job was over.
+    #[must_use]
+    pub fn kept_to_the_end(&self, node: u32) -> u64 {
+        self.slot(node).workers.data.kept_to_the_end
+    }
+
+    /// Has it data that tasks have borrowed?
+    #[must_use]
+    pub fn has_borrowed(&self, node: u32) -> bool {
+        self.slot(node).workers.data.has_borrowed()
+    }
+
     /// The numbers of nodes of which it has heard that they leave, with what they keep.
     #[must_use]
     pub fn keepers_leaving(&self, node: u32) -> &[u128] {

@@ -60,6 +60,7 @@ use super::{
 };
 use crate::job::{BoundName, Fingerprint, RootName, RootRun, Saved, ValueName};
 use clock::Clock;
+use program::padded;
 use workers::ImaginaryWorkers;
 
 /// Time after which a peer to whom no connection can be made is given up.
@@ -238,6 +239,8 @@ struct ImaginaryNode {
     brought: Vec<(u64, Option<ValueName>)>,
     /// The numbers of nodes of which it has heard that they leave, with what they keep.
     keepers_leaving: Vec<u128>,
+    /// What it was to bring home, as another node could not have it.
+    to_bring_home: Vec<ValueName>,
     bounds: BTreeMap<(BoundName, RootName), Vec<u8>>,
     hungry: bool,
     born: Duration,
@@ -448,7 +451,31 @@ struct Promises {
     made: BTreeMap<Vec<u8>, u64>,
 }
 
-type HeldValues = Arc<Mutex<BTreeMap<ValueName, Vec<u8>>>>;
+/// A value that a node holds.
+enum HeldBytes {
+    /// Its bytes.
+    Written(Vec<u8>),
+    /// Imagined data of so many bytes.
+    Zeros(u64),
+}
+
+impl HeldBytes {
+    fn len(&self) -> u64 {
+        match self {
+            HeldBytes::Written(bytes) => bytes.len() as u64,
+            HeldBytes::Zeros(bytes) => *bytes,
+        }
+    }
+
+    fn read(&self, from: u64, end: u64) -> Vec<u8> {
+        match self {
+            HeldBytes::Written(bytes) => bytes[from as usize..end as usize].to_vec(),
+            HeldBytes::Zeros(_) => padded(&[], (end - from) as usize),
+        }
+    }
+}
+
+type HeldValues = Arc<Mutex<BTreeMap<ValueName, HeldBytes>>>;
 
 /// The answers of a node's imaginary process to its questions.
 struct Process {
@@ -471,11 +498,11 @@ impl Lattices for Process {
     }
 
     fn value_size(&self, name: ValueName) -> Option<u64> {
-        Some(lock(&self.held).get(&name)?.len() as u64)
+        Some(lock(&self.held).get(&name)?.len())
     }
 }
 
-fn lock(held: &HeldValues) -> MutexGuard<'_, BTreeMap<ValueName, Vec<u8>>> {
+fn lock(held: &HeldValues) -> MutexGuard<'_, BTreeMap<ValueName, HeldBytes>> {
     held.lock().expect("nobody panics with it")
 }
 
@@ -597,7 +624,9 @@ impl Cluster {
     ) -> u32 {
         let index = self.slots.len() as u32;
         let without = config.without.clone();
-        let mut workers = ImaginaryWorkers::new(identity.threads, mix(u64::from(index)), without);
+        let nonce = mix(u64::from(index));
+        let mut workers = ImaginaryWorkers::new(identity.threads, nonce, without);
+        workers.hold_data_in(identity.peer.id.0, &values);
         workers.begun = self.runs.is_some().then(Vec::new);
         workers.notes = self.journal.is_some().then(Vec::new);
         let site = self.site(&identity.site);
@@ -633,6 +662,7 @@ impl Cluster {
             parts: BTreeMap::new(),
             brought: Vec::new(),
             keepers_leaving: Vec::new(),
+            to_bring_home: Vec::new(),
             bounds: BTreeMap::new(),
             hungry: false,
             born: self.now,

@@ -6,7 +6,7 @@ use super::{
     bounds::BestLeaf,
     graphs::{FlowForm, Graph},
 };
-use crate::job::Fingerprint;
+use crate::job::{Fingerprint, ValueName, ValueSize};
 
 /// An invocation, small enough to travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +60,24 @@ impl Work {
     }
 }
 
+/// The first bytes of the names of imagined data.
+const IMAGINED: [u8; 8] = *b"imagined";
+
+/// The name of a part of what a task makes, which nobody has ever written.
+fn imagined(result: u64, number: u64, bytes: u64) -> ValueName {
+    let mut name = [0; 32];
+    name[..8].copy_from_slice(&IMAGINED);
+    name[8..16].copy_from_slice(&result.to_le_bytes());
+    name[16..24].copy_from_slice(&number.to_le_bytes());
+    name[24..].copy_from_slice(&bytes.to_le_bytes());
+    ValueName(name)
+}
+
+/// Is that the name of imagined data?
+pub(super) fn is_imagined(name: ValueName) -> bool {
+    name.0.starts_with(&IMAGINED)
+}
+
 /// Zeros of at least so many bytes are not written. Too small: calls of the system for what is quickly written. Too large: memory.
 const LAZY: usize = 1 << 20;
 
@@ -86,8 +104,12 @@ pub struct GivenTask {
     pub times: Vec<Duration>,
     /// Bytes of what it reads; [`Work`] takes 24 in any case.
     pub arguments: usize,
-    /// Bytes of its result; 8 at least.
+    /// Bytes of its result that come home in any case; 8 at least.
     pub result: usize,
+    /// Bytes of the data that it makes beside.
+    pub outputs: Vec<usize>,
+    /// Which of these data it reads: the tasks that make them, which are among `reads`, and their places there.
+    pub takes: Vec<(u32, u32)>,
 }
 
 /// The shape of a tree of jobs.
@@ -185,6 +207,9 @@ pub struct Program {
     pub poison: Option<u64>,
     /// The tasks of a [`Shape::Given`].
     pub given: Option<Arc<[GivenTask]>>,
+    /// Of a hundred tasks of flows that are run elsewhere, so many may keep data there; zero: tasks of a [`Shape::Flow`] make no data beside
+    /// their results, and those of a [`Shape::Given`] keep none. Otherwise these keep what the product would.
+    pub keeps: u64,
 }
 
 impl Program {
@@ -204,6 +229,7 @@ impl Program {
             bounded: false,
             poison: None,
             given: None,
+            keeps: 0,
         }
     }
 
@@ -217,6 +243,11 @@ impl Program {
             assert!(
                 task.reads.iter().all(|read| *read < index) && !task.times.is_empty(),
                 "task {index} reads what stands before it, and takes some time"
+            );
+            let is_read = |(maker, _): &(u32, u32)| task.reads.contains(maker);
+            assert!(
+                task.takes.iter().all(is_read),
+                "task {index} takes data of tasks that it reads"
             );
         }
         Program {
@@ -338,9 +369,34 @@ impl Program {
         tasks.get(work.way as usize)
     }
 
-    /// The job as bytes, as many as its arguments have.
-    pub(super) fn pack(&self, work: Work) -> Vec<u8> {
-        work.pack(self.argument_bytes(work))
+    /// The data that a task of a flow makes, beside that result.
+    pub(super) fn parts(&self, work: Work, result: u64) -> Vec<ValueSize> {
+        /// Bytes of a part: as small as arguments, borrowed, and in several pieces.
+        const BYTES: [u64; 4] = [100, 100, 20_000, 5 << 19];
+        let dice = mix(result ^ 0xda7a);
+        let sizes: Vec<u64> = match self.given(work) {
+            Some(task) => task.outputs.iter().map(|bytes| *bytes as u64).collect(),
+            None if self.keeps == 0 => Vec::new(),
+            None => (0..=dice % 2)
+                .map(|number| BYTES[(mix(dice ^ number) % 4) as usize])
+                .collect(),
+        };
+        let part = |(number, bytes): (u64, u64)| ValueSize {
+            name: imagined(result, number, bytes),
+            bytes,
+        };
+        (0..).zip(sizes).map(part).collect()
+    }
+
+    /// Is the job a task of a flow? `keeps` is what its parcel says.
+    pub(super) fn is_task(&self, work: Work, keeps: bool) -> bool {
+        keeps || self.given(work).is_some()
+    }
+
+    /// Which data a task reads, if that is told.
+    pub(super) fn takes(&self, flow: Work, index: u32) -> Option<&[(u32, u32)]> {
+        let tasks = self.given.as_ref().filter(|_| flow.height > 0)?;
+        Some(&tasks[index as usize].takes)
     }
 
     /// Bytes of the job's arguments.

@@ -2,9 +2,10 @@
 
 mod flows;
 mod given;
+mod kept;
 
 use super::{
-    super::{DepartureId, HostedId, Rule, Taken, Terms, TookJobs},
+    super::{DepartureId, HostedId, Judgement, Request, Rule, Taken, Terms, Token, TookJobs},
     workers::{Finished, ImaginaryWorkers},
     *,
 };

@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, time::Duration};
 use super::super::{Action, Event, Lattices, Message};
 use super::workers::Finished;
 use super::{
-    BEST, BestLeaf, Cluster, Happening, Noted, Promises, Running, Smallest, ValueParts, lock, words,
+    BEST, BestLeaf, Cluster, Happening, HeldBytes, Noted, Promises, Running, Smallest, ValueParts,
+    lock, program::is_imagined, words,
 };
-use crate::job::{Answer, Back, JobId, JobName, RootRun, RootTag, Saved};
+use crate::job::{Answer, Back, JobId, JobName, RootRun, RootTag, Saved, ValueSize};
 
 impl Cluster {
     /// Carries out all that follows at this moment from an event of a node.
@@ -239,7 +240,9 @@ impl Cluster {
                     slot.workers.start(key, parcel);
                 } else {
                     // A job may wait for leave to begin, or go onwards and come back, for longer than a value is kept.
-                    assert!(slot.forgets, "a job starts with its values");
+                    // What it borrows may go meanwhile, to make room, or as its owner can do without.
+                    let may_go = slot.forgets || !parcel.lent.is_empty();
+                    assert!(may_go, "a job starts with its values");
                     let refused = Answer::refused("its value is not here any more");
                     slot.workers.events.push_back(Event::Done(key, refused));
                 }
@@ -256,6 +259,7 @@ impl Cluster {
                 } else {
                     // An answer may be kept here for longer than a value that it mentions.
                     assert!(slot.forgets, "an answer arrives before what it mentions");
+                    slot.workers.refuse_kept(&answer);
                     let at_once = Back {
                         at_once: true,
                         ..Back::default()
@@ -287,10 +291,9 @@ impl Cluster {
                 let message = match lock(&slot.values).get(&name) {
                     None => Message::Unavailable(name),
                     Some(value) => {
-                        let total = value.len() as u64;
-                        let from = offset.min(total) as usize;
-                        let end = (offset + length).min(total) as usize;
-                        let bytes = value[from..end].to_vec();
+                        let total = value.len();
+                        let from = offset.min(total);
+                        let bytes = value.read(from, (offset + length).min(total));
                         Message::Part {
                             name,
                             offset,
@@ -303,41 +306,55 @@ impl Cluster {
             }
             Action::Store {
                 name,
-                root: _,
+                root,
                 lent: _,
                 offset,
                 total,
                 bytes,
             } => {
+                let is_imagined = is_imagined(name);
                 let parts = slot.parts.entry(name).or_insert_with(|| ValueParts {
-                    bytes: vec![0; total as usize],
+                    bytes: vec![0; if is_imagined { 0 } else { total as usize }],
                     missing: total,
                     here: BTreeSet::new(),
                 });
-                let place = offset as usize..offset as usize + bytes.len();
-                parts.bytes[place].copy_from_slice(&bytes);
+                if !is_imagined {
+                    let place = offset as usize..offset as usize + bytes.len();
+                    parts.bytes[place].copy_from_slice(&bytes);
+                }
                 if parts.here.insert(offset) {
                     parts.missing -= bytes.len() as u64;
                 }
                 if parts.missing == 0 {
                     let all = slot.parts.remove(&name).expect("it was there").bytes;
-                    let right = *blake3::hash(&all).as_bytes() == name.0;
+                    let right = is_imagined || *blake3::hash(&all).as_bytes() == name.0;
                     slot.workers.events.push_back(match right {
                         true => Event::Stored(name),
                         false => Event::Corrupt(name),
                     });
-                    if right {
-                        lock(&slot.values).insert(name, all);
+                    if is_imagined {
+                        let bytes = total;
+                        (slot.workers.data).borrowed(root, ValueSize { name, bytes });
+                    } else if right {
+                        lock(&slot.values).insert(name, HeldBytes::Written(all));
                     }
                 }
             }
             Action::DropPieces(name) => _ = slot.parts.remove(&name),
-            Action::Brought { ticket, value } => slot.brought.push((ticket, value)),
-            Action::DropKept(names) => {
-                let mut values = lock(&slot.values);
-                names.iter().for_each(|name| _ = values.remove(name));
+            Action::Brought { ticket, value } => {
+                if !slot.workers.brought(programs, ticket, value) {
+                    slot.brought.push((ticket, value));
+                }
             }
-            Action::KeeperLeaves(keeper) => slot.keepers_leaving.push(keeper),
+            Action::DropKept(names) => slot.workers.data.drop_kept(&names),
+            Action::BringHome(name) => {
+                slot.to_bring_home.push(name);
+                slot.workers.bring_home(name);
+            }
+            Action::KeeperLeaves(keeper) => {
+                slot.keepers_leaving.push(keeper);
+                slot.workers.keeper_leaves(keeper);
+            }
             Action::ForgetRoot(tag) => {
                 slot.bounds.retain(|(_, root), _| !tag.ends(*root));
                 slot.workers.forget_root(tag);

@@ -3,6 +3,7 @@
 //! Imaginary workers behave towards the node as real ones do: marked jobs look themselves up, a frame that waits can be
 //! buried under others, and results of finished jobs are harvested. Flows have a file of their own, `flows`.
 
+mod data;
 mod flows;
 
 use std::{
@@ -14,19 +15,22 @@ use std::{
 
 use super::{
     super::{DepartureId, Event, HarvestReader, HostedId, Rule, Taken, Terms, TookJobs},
+    HeldValues,
     bounds::{BEST, BestLeaf},
     journal::Noted,
     program::{Program, Shape, Work, mix, padded},
 };
+use data::{DataStore, Wanted};
 pub use flows::FlowsSeen;
 use flows::{Boards, FlowUnderWay};
 
 use crate::job::{
     Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobLoad,
-    JobName, JobSample, JobShape, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName,
+    JobName, JobSample, Kept, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName,
     RootRun, Saved, ValueName, ValueSize,
     codec::CodecError,
     function::most_kept,
+    loans::SMALL,
     needs::{Decoded, Read, Value},
     orphans::{may_claim, would_deadlock},
 };
@@ -85,6 +89,8 @@ impl BottomJob {
 enum ChildState {
     /// A task of a flow: a result that it reads is missing.
     Waiting,
+    /// A task of a flow: data that it reads are being brought.
+    Fetching,
     Queued,
     Running,
     Away,
@@ -121,6 +127,8 @@ struct Invocation {
     marked: bool,
     /// True if the job had come back undone, with a mark.
     repairs: bool,
+    /// True if data that it makes may be kept here.
+    keeps: bool,
     phase: u32,
     step: InvocationStep,
     /// Children of the phases before this one.
@@ -251,6 +259,19 @@ pub(super) struct ImaginaryWorkers {
     free: Vec<u32>,
     roots: VecDeque<WaitingRoot>,
     boards: Boards,
+    pub(super) data: DataStore,
+    /// Tasks whose data are being brought.
+    fetching: Vec<Spawned>,
+    /// What is being brought, by the numbers of the requests.
+    wanted: BTreeMap<u64, Wanted>,
+    /// The last such number.
+    tickets: u64,
+    /// What can go, by the numbers of the nodes that keep it.
+    unneeded: BTreeMap<u128, Vec<ValueName>>,
+    /// The number of this node.
+    me: u128,
+    /// Nodes that have said that they leave.
+    leaving_keepers: BTreeSet<u128>,
     hosted: VecDeque<(HostedId, Parcel)>,
     held: VecDeque<HeldWork>,
     running: BTreeMap<HostedId, u32>,
@@ -321,6 +342,13 @@ impl ImaginaryWorkers {
             free: Vec::new(),
             roots: VecDeque::new(),
             boards: Boards::new(threads),
+            data: DataStore::new(HeldValues::default()),
+            fetching: Vec::new(),
+            wanted: BTreeMap::new(),
+            tickets: 0,
+            unneeded: BTreeMap::new(),
+            me: 0,
+            leaving_keepers: BTreeSet::new(),
             hosted: VecDeque::new(),
             held: VecDeque::new(),
             running: BTreeMap::new(),
@@ -362,11 +390,19 @@ impl ImaginaryWorkers {
         }
     }
 
+    /// Data of flows are among these values.
+    pub(super) fn hold_data_in(&mut self, me: u128, values: &HeldValues) {
+        self.me = me;
+        self.data = DataStore::new(Arc::clone(values));
+    }
+
     /// True if no job runs, waits or is away.
     pub(super) fn is_empty(&self) -> bool {
         self.away.is_empty()
             && self.roots.is_empty()
             && self.boards.all().next().is_none()
+            && self.fetching.is_empty()
+            && self.wanted.is_empty()
             && self.running.is_empty()
             && self.hosted.is_empty()
             && self.held.is_empty()
@@ -433,6 +469,7 @@ impl ImaginaryWorkers {
             path,
             marked,
             repairs: false,
+            keeps: false,
             phase: 0,
             step: InvocationStep::Enter,
             passed: 0,
@@ -535,6 +572,7 @@ impl ImaginaryWorkers {
     /// Lets the workers do all that they can at this moment.
     pub(super) fn run(&mut self, programs: &[Program]) {
         while (0..self.threads()).any(|lane| self.advance(programs, lane)) {}
+        self.tell_unneeded();
         if self.armed && self.fresh && self.takeable() > 0 {
             self.armed = false;
             self.events.push_back(Event::Public);
@@ -585,7 +623,9 @@ impl ImaginaryWorkers {
                 }
                 if let Some(result) = frame.flow_result(program) {
                     frame.result = result;
+                    self.let_all_go(top);
                 }
+                let frame = (self.frames[top as usize].as_mut()).expect("it is on a stack");
                 frame.passed += frame.children.len() as u32;
                 frame.children.clear();
                 match program.phase(frame.work, frame.phase) {
@@ -605,7 +645,12 @@ impl ImaginaryWorkers {
                 }
             }
             InvocationStep::Spawn(children) => self.spawn(programs, top, children),
-            InvocationStep::Wait if frame.pending == 0 => frame.step = InvocationStep::Enter,
+            InvocationStep::Wait if frame.pending == 0 => {
+                if !self.takes_home(programs, top) {
+                    return false;
+                }
+                self.frame(top).step = InvocationStep::Enter;
+            }
             InvocationStep::Wait => return false,
         }
         true
@@ -746,6 +791,8 @@ impl ImaginaryWorkers {
                 ResultPlace::Hosted(key, parcel.id),
                 marked,
             );
+            let top = self.lanes[lane as usize].stack.last().copied();
+            self.frame(top.expect("it has just been pushed")).keeps = parcel.keeps;
         } else {
             return self.duplicate(programs, lane);
         }
@@ -758,6 +805,9 @@ impl ImaginaryWorkers {
         let Some(marked) = self.may_start(programs, lane, AwayWork::Spawned(job)) else {
             return;
         };
+        if self.must_fetch(&job) {
+            return;
+        }
         self.see_unclaimed(Some(lane), &job);
         let Spawned {
             frame, index, work, ..
@@ -792,7 +842,9 @@ impl ImaginaryWorkers {
             return false;
         }
         let is_fit = |job: &AwayWork| match job {
-            AwayWork::Spawned(job) => job.frame == top && job.back == Back::default(),
+            AwayWork::Spawned(job) => {
+                job.frame == top && job.back == Back::default() && self.has_data(job)
+            }
             AwayWork::Root(_) => false,
         };
         let found = self.away.iter().find(|(_, job)| is_fit(job));
@@ -811,7 +863,7 @@ impl ImaginaryWorkers {
         let result = program.below(job.work).result;
         self.events
             .push_back(Event::Recalled(departure, Recall::Done));
-        self.child_done(programs, top, job.index, Ok(Some(result)), None);
+        self.child_done(programs, top, job.index, Ok(Some(result)), None, None);
         true
     }
 
@@ -889,28 +941,35 @@ impl ImaginaryWorkers {
                 if let Ok(Some(_)) = outcome
                     && program.given(frame.work).is_some()
                 {
-                    let shape = JobShape {
-                        function: frame.program,
-                        depth: frame.depth as u16,
-                        bytes: program.argument_bytes(frame.work) as u64,
-                        lent: 0,
-                        keeps: false,
-                    };
+                    let (shape, _) = self.shape_of(programs, parent, index, frame.work);
                     let took = self.lanes[frame.lane as usize].burst;
-                    let back = bytes as u64;
+                    let parts = program.parts(frame.work, result);
+                    let parts = parts.iter().map(|part| part.bytes).sum::<u64>();
+                    let back = bytes as u64 + parts;
                     self.samples.push(JobSample { shape, took, back });
                 }
                 let ran = RanHere {
                     lane: frame.lane,
                     children: frame.passed + frame.children.len() as u32,
                 };
-                self.child_done(programs, parent, index, outcome, Some(ran));
+                self.child_done(programs, parent, index, outcome, Some(ran), None);
             }
             ResultPlace::Hosted(key, _) => {
                 self.running.remove(&key);
                 let saved = self.end_harvest(BottomJob::Hosted(key), frame.tag);
                 let event = match frame.stop {
-                    None => Event::Done(key, self.answer_of(result, bytes)),
+                    None => {
+                        let took = self.lanes[frame.lane as usize].burst;
+                        let (parts, home) = match program.is_task(frame.work, frame.keeps) {
+                            true => self.keep_parts(program, &frame, result, took),
+                            false => (None, 0),
+                        };
+                        let mut answer = self.answer_of(result, bytes + home);
+                        if let Answer::Result { kept, .. } = &mut answer {
+                            *kept = parts;
+                        }
+                        Event::Done(key, answer)
+                    }
                     Some(Stop::Panicked(story)) => Event::Done(key, Answer::Panicked(story)),
                     Some(Stop::Aborted) => Event::Done(key, Answer::Aborted),
                     Some(Stop::GivenUp) => {
@@ -931,10 +990,12 @@ impl ImaginaryWorkers {
         index: u32,
         outcome: Result<Option<u64>, String>,
         ran: Option<RanHere>,
+        kept: Option<&Kept>,
     ) {
         let result = *outcome.as_ref().unwrap_or(&None);
         self.set_child(parent, index, ChildState::Done(result));
         if let Some(result) = result {
+            self.enter_parts(programs, parent, index, result, kept);
             let below = ran.map(|ran| ran.children);
             self.keep(programs, parent, index, result, below);
         }
@@ -1003,6 +1064,7 @@ impl ImaginaryWorkers {
         let tasks = (0..).zip(&self.frame(parent).children);
         let waiting = tasks.filter(|(_, task)| task.is == ChildState::Waiting);
         settled.extend(waiting.map(|(index, _)| index));
+        settled.extend(self.let_all_go(parent));
         let held = self.held.len();
         self.held.retain(|held| match held {
             HeldWork::Own(job) if job.frame == parent => {
@@ -1084,13 +1146,20 @@ impl ImaginaryWorkers {
             return; // it is broken, and that has been noted
         };
         let program = &programs[frame.program as usize];
-        let bytes = program.result_bytes(child.work);
+        let parts = program.parts(child.work, result);
+        let parts: u64 = parts.iter().map(|part| part.bytes).sum();
         let given = program.given(child.work);
+        // Stores of simulations are small: only where the sizes are told they count.
+        let beside = given.map_or(0, |_| parts as usize);
+        let bytes = program.result_bytes(child.work) + beside;
         let is_left = match given {
             // The sieve of real workers.
             Some(task) => bytes.max(task.arguments) > most_kept(task.times[0]),
+            None if parts as usize > SMALL => true,
             None => below.is_some() && mix(frame.nonce ^ u64::from(index)).is_multiple_of(4),
         };
+        // Of such a result only a part is here.
+        let is_left = is_left || !frame.is_whole(index);
         let room = given.map_or(usize::MAX, |_| ROOM);
         let name = JobName::new(self.id(parent).child(index), self.fingerprint(child.work));
         let bottom = self.bottom(parent);
@@ -1335,7 +1404,7 @@ impl ImaginaryWorkers {
                 self.hold_root(root);
             }
             (Deadly::GivenUp(story), AwayWork::Spawned(job)) => {
-                self.child_done(programs, job.frame, job.index, Err(story), None);
+                self.child_done(programs, job.frame, job.index, Err(story), None, None);
             }
             (Deadly::GivenUp(story), AwayWork::Root(root)) => {
                 self.finished.push((root.tag, Finished::Panicked(story)));
@@ -1418,6 +1487,9 @@ impl ImaginaryWorkers {
     }
 
     fn queue_again(&mut self, job: Spawned) {
+        if self.waits_again(&job) {
+            return self.set_child(job.frame, job.index, ChildState::Waiting);
+        }
         self.set_child(job.frame, job.index, ChildState::Queued);
         let lane = self.frame(job.frame).lane;
         let lane = &mut self.lanes[lane as usize];
@@ -1477,6 +1549,7 @@ impl ImaginaryWorkers {
     /// The oldest job and siblings of it, never more than half of them, as far as the terms let them go.
     pub(super) fn take(&mut self, programs: &[Program], request: u64, most: u32, terms: &Terms) {
         let (mut jobs, mut not_worth) = (Vec::new(), Vec::new());
+        self.drop_held_that_wait();
         if let Some(held) = self.held.pop_front() {
             jobs.push(match held {
                 HeldWork::Own(job) => {
@@ -1493,22 +1566,16 @@ impl ImaginaryWorkers {
             });
             self.tell_held();
         } else if self.hosted.is_empty() {
-            let taken = match self.take_tasks(most) {
+            let taken = match self.take_tasks(programs, most, terms) {
                 // Tasks are worth more to others than what lies below them.
                 tasks if !tasks.is_empty() => tasks,
                 _ => self.take_oldest(most),
             };
             for job in taken {
-                let (program, _) = self.program_of(job.frame);
                 let id = self.id(job.frame).child(job.index);
-                let shape = JobShape {
-                    function: program,
-                    depth: id.depth() as u16,
-                    bytes: programs[program as usize].argument_bytes(job.work) as u64,
-                    lent: 0,
-                    keeps: false,
-                };
-                let values = self.needs.clone();
+                let (shape, named) = self.shape_of(programs, job.frame, job.index, job.work);
+                let mut values = self.needs.clone();
+                values.extend(named);
                 let load = JobLoad { shape, values };
                 let looked_at =
                     mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
@@ -1572,15 +1639,28 @@ impl ImaginaryWorkers {
             }
             AwayWork::Root(root) => (root.program, root.tag, root.work, root.back),
         };
+        let (bytes, named, keeps) = match &job {
+            AwayWork::Spawned(job) => {
+                let (shape, named) = self.shape_of(programs, job.frame, job.index, work);
+                (shape.own_bytes() as usize, named, shape.keeps)
+            }
+            AwayWork::Root(_) => (
+                programs[program as usize].argument_bytes(work),
+                Vec::new(),
+                false,
+            ),
+        };
         self.away.insert(departure, job);
+        let mut needs = self.needed();
+        needs.extend(named.iter().map(|value| value.name));
         let parcel = Parcel {
             id,
             function: program,
-            arguments: programs[program as usize].pack(work).into(),
+            arguments: work.pack(bytes).into(),
             fingerprint: self.fingerprint(work),
-            needs: self.needed(),
-            lent: Vec::new(),
-            keeps: false,
+            needs,
+            lent: named.iter().map(|value| value.bytes).collect(),
+            keeps,
             term: run.term,
             root: run.name.fingerprint,
             history: back.history,
@@ -1650,7 +1730,9 @@ impl ImaginaryWorkers {
                 if let Ok(result) = outcome {
                     self.see_answer(programs, &job, result);
                 }
-                self.child_done(programs, job.frame, job.index, outcome.map(Some), None);
+                let outcome = outcome.map(Some);
+                let kept = answer.kept();
+                self.child_done(programs, job.frame, job.index, outcome, None, kept);
             }
             Some(AwayWork::Root(root)) => {
                 let finished = match outcome {
@@ -1659,7 +1741,16 @@ impl ImaginaryWorkers {
                 };
                 self.finished.push((root.tag, finished));
             }
-            None => {}
+            None => self.refuse_kept(answer),
+        }
+    }
+
+    /// An answer came that the workers do not take.
+    pub(super) fn refuse_kept(&mut self, answer: &Answer) {
+        if let Some(kept) = answer.kept() {
+            for value in &kept.values {
+                self.say_unneeded(Some(kept.at), value.name);
+            }
         }
     }
 
@@ -1707,6 +1798,7 @@ impl ImaginaryWorkers {
 
     pub(super) fn forget_root(&mut self, root: RootName) {
         self.best.retain(|other, _| !root.ends(*other));
+        self.data.forget_root(root);
     }
 
     /// The best that the workers know of a root job.
@@ -1780,7 +1872,8 @@ impl ImaginaryWorkers {
                 let (found, is) = (places.remove(&(place, index)), child.is);
                 let done = matches!(is, ChildState::Done(_));
                 pending += u32::from(!done);
-                let is_somewhere = !done && is != ChildState::Waiting;
+                let waits = matches!(is, ChildState::Waiting | ChildState::Fetching);
+                let is_somewhere = !done && !waits;
                 if found != is_somewhere.then_some(is) {
                     return Err(format!(
                         "child {index} of a frame is {is:?}, and {found:?} is found"

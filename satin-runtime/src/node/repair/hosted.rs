@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        Action, Context, Deal, HostedId, Peer, Rule, Taken, Then, Token,
+        Action, Context, Deal, HostedId, Message, Peer, Rule, Taken, Then, Token,
         books::{HERE, HostedState, OutstandingKind},
     },
     Repair, ReturnReason, given_up,
@@ -60,6 +60,11 @@ impl Repair {
                 if let Some(hosted) = cx.books.hosted(key)
                     && hosted.state == HostedState::Coming
                 {
+                    // Its origin is told first: it may have to bring the value home.
+                    if let Some(origin) = hosted.origin() {
+                        let unavailable = Message::Unavailable(name);
+                        cx.actions.push_back(Action::Send(origin, unavailable));
+                    }
                     cx.books.hands.no_more_coming();
                     // Refused rather than kept waiting: what nobody can give here is done where it
                     // came from.

@@ -642,6 +642,20 @@ fn nodes_that_send_to_each_other_do_not_send_for_ever() {
 }
 
 #[test]
+fn what_a_thief_could_not_have_its_owner_brings_home() {
+    let mut cluster = quiet(&[("a", 3)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let name = kept(&mut cluster, 2, 0, 100);
+    cluster.drop_value(2, name);
+    // A job that its origin does not know is dropped when a connection comes to stand.
+    cluster.run_for(secs(1));
+    lend(&mut cluster, 1, 0, name);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.to_bring_home(0), [name]);
+    assert_eq!(cluster.to_bring_home(1), []);
+}
+
+#[test]
 fn a_keeper_that_leaves_waits_until_its_owners_have_what_it_keeps_but_not_longer_than_its_grace() {
     for is_brought in [true, false] {
         let mut cluster = pool(3, &[("a", 3)]);

@@ -8,7 +8,9 @@ use super::super::{
     Judgement, Peer,
     books::{HeldNames, lacking},
 };
-use crate::job::{JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize};
+use crate::job::{
+    JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize, function::most_kept,
+};
 
 /// Bytes, there and back, that cost next to nothing beside the messages, if the arguments say nothing of the work. Too small: work of irregular
 /// trees, whose jobs are mostly tiny and now and then huge, is kept at home. Too large: small jobs with much data make the pool slow.
@@ -21,6 +23,10 @@ const RISK: f64 = 64e3;
 /// The part of a job's time that its way may take. Too small: jobs stay although others could do them. Too large: a job
 /// of which too much is thought makes the pool slower than one node.
 const SHARE: f64 = 0.5;
+
+/// The same of a task whose large results stay where it runs: what moves there is of use to the tasks after it. Too small: tasks stay,
+/// and all their data with them. Too large: nodes wait for data longer than they compute. (`satin-sim dag` tells.)
+const SHARE_IF_KEPT: f64 = 1.0;
 
 /// A job may leave if its way takes no more than this part of the time in which no job of its function has ended, although one waits:
 /// whatever is known of the function, or not. Too small: a program of few long jobs stays on one node. Too large: see [`SHARE`].
@@ -348,10 +354,19 @@ impl Terms {
             let moved = 2.0 * shape.own_bytes() as f64 + values;
             return moved <= RISK || self.way(moved) <= SHARE_OF_SILENCE * waits;
         };
+        // A large result stays there.
+        let stays = shape.keeps && back > most_kept(Duration::from_secs_f64(took)) as f64;
+        let back = if stays { 0.0 } else { back };
+        let share = if shape.keeps { SHARE_IF_KEPT } else { SHARE };
         let moved = shape.own_bytes() as f64 + back + values;
         // Where the arguments tell how little there is to do, it stays.
         let is_free = moved <= FREE && shape.bytes < TELLING;
-        is_free || self.way(moved) <= (SHARE * took).max(SHARE_OF_SILENCE * waits)
+        is_free || self.way(moved) <= (share * took).max(SHARE_OF_SILENCE * waits)
+    }
+
+    /// The bytes of these values that are not at the thief.
+    pub(crate) fn lacking(&self, values: &[ValueSize]) -> u64 {
+        lacking(values, &self.at_hand)
     }
 
     /// The number of the thief's node.
@@ -626,6 +641,37 @@ mod tests {
         assert!(worth.tries(HERE, peer()));
         worth.moved(MS, peer(), TRIAL as u64, 100 * MS);
         assert!(worth.terms(MS, peer(), MS).accept(&large));
+    }
+
+    #[test]
+    fn a_large_result_that_stays_costs_nothing_and_more_may_move_for_it() {
+        let mut worth = Worth::default();
+        worth.moved(HERE, peer(), 1 << 20, 100 * MS); // 10 MiB a second
+        let load = |kilobytes: u64, keeps| {
+            let shape = JobShape {
+                keeps,
+                ..shape(1, kilobytes << 10)
+            };
+            let values = Vec::new();
+            JobLoad { shape, values }
+        };
+        let second = 1000 * MS;
+        // Of a second's work 5 MB are not too large to go home.
+        for (back, [goes, goes_if_it_stays]) in [
+            (1 << 20, [true, true]),
+            (4_900_000, [false, true]),
+            (20 << 20, [false, true]),
+        ] {
+            let shape = load(1 << 10, false).shape;
+            let mut worth = worth.clone();
+            worth.learn(&JobSample {
+                shape,
+                took: second,
+                back,
+            });
+            let accepts = |keeps| worth.terms(HERE, peer(), MS).accept(&load(1 << 10, keeps));
+            assert_eq!([accepts(false), accepts(true)], [goes, goes_if_it_stays]);
+        }
     }
 
     const HERE: Duration = Duration::ZERO;

@@ -17,7 +17,7 @@ use dashmap::DashMap;
 use super::{FlowCore, task::TaskRef, version::Version};
 use crate::{
     job::{
-        Back, Fingerprint, HeldValue, KeptElsewhere, RootName, ValueSize,
+        Back, Fingerprint, HeldValue, KeptElsewhere, RootName, ValueName, ValueSize,
         codec::{self, CodecError},
         loans::LentName,
         record::Slot,
@@ -351,6 +351,9 @@ impl Missing {
 
 /// A version whose data another node keeps, of whatever type.
 pub(super) trait Bring: Send + Sync {
+    /// The name of the data.
+    fn name(&self) -> Option<ValueName>;
+
     /// The bytes of the data.
     fn bytes(&self) -> u64;
 
@@ -363,6 +366,10 @@ pub(super) trait Bring: Send + Sync {
 }
 
 impl<T: Send + Sync + 'static> Bring for Version<T> {
+    fn name(&self) -> Option<ValueName> {
+        self.away().map(|away| away.value.name)
+    }
+
     fn bytes(&self) -> u64 {
         self.away().map_or(0, |away| away.value.bytes)
     }
@@ -505,6 +512,18 @@ impl Pool {
             return;
         };
         for version in kept.versions.iter().filter_map(Weak::upgrade) {
+            version.want(self, None);
+        }
+    }
+
+    /// Fetches the data of that name. If nobody has them, they are made again by the first task here that needs them.
+    pub(in crate::worker) fn bring_home(&self, name: ValueName) {
+        let mut found = Vec::new();
+        for kept in &self.boards.asked.kept {
+            let versions = kept.versions.iter().filter_map(Weak::upgrade);
+            found.extend(versions.filter(|version| version.name() == Some(name)));
+        }
+        for version in found {
             version.want(self, None);
         }
     }

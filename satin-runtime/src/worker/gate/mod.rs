@@ -629,6 +629,11 @@ impl Gate {
         self.pool.brought(ticket, value);
     }
 
+    /// Another node could not have that value, which is kept elsewhere for this one.
+    pub(crate) fn bring_home(&self, name: ValueName) {
+        self.pool.bring_home(name);
+    }
+
     /// That node is about to leave: what it keeps is brought home.
     pub(crate) fn keeper_leaves(&self, at: u128) {
         self.pool.keeper_gone(at);

@@ -12,6 +12,8 @@ fn task(reads: &[u32]) -> GivenTask {
         times: vec![SECOND],
         arguments: 0,
         result: 0,
+        outputs: Vec::new(),
+        takes: Vec::new(),
     }
 }
 

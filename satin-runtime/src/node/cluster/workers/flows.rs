@@ -6,12 +6,16 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::{AwayWork, ChildState, ImaginaryWorkers, Invocation, InvocationStep, Kid, Spawned};
+use super::{
+    AwayWork, ChildState, HeldWork, ImaginaryWorkers, Invocation, InvocationStep, Kid, Spawned,
+    data::FlowData,
+};
 use crate::{
     job::{Back, JobId, Kin, orphans::may_claim},
     node::{
-        Rule,
+        Rule, Terms,
         cluster::{
+            Noted,
             graphs::Graph,
             program::{Program, Work},
         },
@@ -33,6 +37,14 @@ pub struct FlowsSeen {
     pub missed: Option<String>,
     /// An answer to a task that is not what it computes from what it reads.
     pub wrong: Option<String>,
+    /// Number of parts of results that were kept where they were made.
+    pub kept: u64,
+    /// Number of such parts that were brought here.
+    pub brought: u64,
+    /// Number of such parts that nobody had any more.
+    pub lost: u64,
+    /// Number of tasks that were run again for such a part.
+    pub again: u64,
 }
 
 /// The graph of a flow under way.
@@ -40,6 +52,19 @@ pub(super) struct FlowUnderWay {
     graph: Graph,
     /// What the data of this execution differ by, see [`Work::salt`].
     salt: u16,
+    /// Who reads the result of each task.
+    readers: Vec<Vec<u32>>,
+    data: FlowData,
+}
+
+impl FlowUnderWay {
+    pub(super) fn data(&self) -> &FlowData {
+        &self.data
+    }
+
+    pub(super) fn data_mut(&mut self) -> &mut FlowData {
+        &mut self.data
+    }
 }
 
 /// The place of a task among those that can run: those of inner flows first, those of a flow in the order in which they were made.
@@ -64,6 +89,9 @@ impl TaskOrder {
 
 type Board = BTreeMap<TaskOrder, Spawned>;
 
+/// Number of tasks at the end of a board among which the gate chooses.
+const LOOKED_AT: usize = 32;
+
 /// The boards of a node.
 pub(super) struct Boards {
     /// A board for each worker, and the last one for tasks that no worker has made ready.
@@ -80,10 +108,22 @@ impl Boards {
         }
     }
 
-    fn push(&mut self, lane: Option<u32>, depth: u32, job: Spawned) {
+    pub(super) fn push(&mut self, lane: Option<u32>, depth: u32, job: Spawned) {
         let none = self.boards.len() - 1;
         let board = lane.map_or(none, |lane| lane as usize);
         self.boards[board].insert(TaskOrder::of(depth, &job), job);
+    }
+
+    /// Takes that task away.
+    pub(super) fn remove(&mut self, depth: u32, frame: u32, index: u32) {
+        let order = TaskOrder {
+            depth: Reverse(depth),
+            index,
+            frame,
+        };
+        for board in self.boards.iter_mut().chain([&mut self.home]) {
+            board.remove(&order);
+        }
     }
 
     /// The next task for that worker.
@@ -109,10 +149,13 @@ impl Boards {
         })
     }
 
-    /// The last task of the fullest board.
-    fn take_last(&mut self) -> Option<Spawned> {
+    /// Of the last tasks of the fullest board the one for which the least would have to move to the thief.
+    fn take_for(&mut self, to_move: impl Fn(&Spawned) -> u64) -> Option<Spawned> {
         let fullest = self.boards.iter_mut().max_by_key(|board| board.len())?;
-        fullest.pop_last().map(|(_, job)| job)
+        let last = fullest.iter().rev().take(LOOKED_AT);
+        let (order, _) = last.min_by_key(|(_, job)| to_move(job))?;
+        let order = *order;
+        fullest.remove(&order)
     }
 
     /// Number of tasks that may leave.
@@ -165,8 +208,14 @@ impl Invocation {
         Some(program.task(self.work, natural, flow.salt, reads.into_iter()))
     }
 
-    /// Are all results there that the task reads?
-    fn has_inputs(&self, index: u32) -> bool {
+    /// Are all results there, or to be had, that the task reads?
+    pub(super) fn has_inputs(&self, index: u32) -> bool {
+        let flow = self.flow.as_ref();
+        self.has_results(index) && flow.is_none_or(|flow| !flow.data.lacks(index))
+    }
+
+    /// Are the tasks done whose results the task reads?
+    fn has_results(&self, index: u32) -> bool {
         let flow = self.flow.as_ref();
         flow.is_none_or(|flow| {
             let mut reads = flow.graph.inputs(index).iter();
@@ -194,7 +243,20 @@ impl ImaginaryWorkers {
         frame.children = tasks.collect();
         frame.pending += count;
         frame.step = InvocationStep::Wait;
-        frame.flow = Some(Box::new(FlowUnderWay { graph, salt }));
+        let inputs: Vec<&[u32]> = (0..count).map(|index| graph.inputs(index)).collect();
+        let data = FlowData::new(program, frame.work, &inputs);
+        let mut readers = vec![Vec::new(); count as usize];
+        for (reader, inputs) in (0..).zip(inputs) {
+            for read in inputs {
+                readers[*read as usize].push(reader);
+            }
+        }
+        frame.flow = Some(Box::new(FlowUnderWay {
+            graph,
+            salt,
+            readers,
+            data,
+        }));
         let lane = frame.lane;
         for index in 0..count {
             let waits = !self.without.contains(&Rule::Inputs);
@@ -206,7 +268,13 @@ impl ImaginaryWorkers {
     }
 
     /// The task goes to the board of that worker, or of none.
-    fn make_ready(&mut self, programs: &[Program], parent: u32, index: u32, lane: Option<u32>) {
+    pub(super) fn make_ready(
+        &mut self,
+        programs: &[Program],
+        parent: u32,
+        index: u32,
+        lane: Option<u32>,
+    ) {
         let frame = self.frame(parent);
         let program = &programs[frame.program as usize];
         let task = frame.task(program, index);
@@ -215,12 +283,23 @@ impl ImaginaryWorkers {
         let work = task.unwrap_or_else(|| program.task(frame.work, natural, 0, std::iter::empty()));
         frame.children[index as usize].work = work;
         let depth = frame.depth;
+        // Looked up, it would be answered with what is lost.
+        let at_once = (frame.flow.as_ref()).is_some_and(|flow| flow.data.is_again(index));
         self.set_child(parent, index, ChildState::Queued);
+        let back = Back {
+            at_once,
+            ..Back::default()
+        };
+        if at_once {
+            self.note(parent, |workers| {
+                Noted::AtOnce(workers.id(parent).child(index))
+            });
+        }
         let job = Spawned {
             frame: parent,
             index,
             work,
-            back: Back::default(),
+            back,
             repairs: false,
         };
         self.boards.push(lane, depth, job);
@@ -242,13 +321,37 @@ impl ImaginaryWorkers {
         let Some(flow) = &frame.flow else {
             return;
         };
-        let ready = (index + 1..frame.children.len() as u32).filter(|other| {
+        let mut ready = flow.readers[index as usize].clone();
+        ready.retain(|other| {
             let waits = frame.children[*other as usize].is == ChildState::Waiting;
-            waits && flow.graph.inputs(*other).contains(&index) && frame.has_inputs(*other)
+            waits && frame.has_inputs(*other)
         });
-        let ready: Vec<u32> = ready.collect();
         for other in ready {
             self.make_ready(programs, parent, other, lane);
+        }
+    }
+
+    /// Must the job wait, if it is a task, as what it reads is being made again?
+    pub(super) fn waits_again(&mut self, job: &Spawned) -> bool {
+        !self.without.contains(&Rule::Inputs) && !self.frame(job.frame).has_inputs(job.index)
+    }
+
+    /// Tasks that are held for other nodes, and cannot run now.
+    pub(super) fn drop_held_that_wait(&mut self) {
+        let own = self.held.iter().filter_map(|held| match held {
+            HeldWork::Own(job) => Some(*job),
+            HeldWork::Root(_) | HeldWork::Hosted(..) => None,
+        });
+        let own: Vec<Spawned> = own.collect();
+        for job in own
+            .into_iter()
+            .filter(|job| self.waits_again(job))
+            .collect::<Vec<_>>()
+        {
+            let is_it = |held: &HeldWork| matches!(held, HeldWork::Own(other) if (other.frame, other.index) == (job.frame, job.index));
+            self.held.retain(|held| !is_it(held));
+            self.set_child(job.frame, job.index, ChildState::Waiting);
+            self.tell_held();
         }
     }
 
@@ -278,26 +381,41 @@ impl ImaginaryWorkers {
         }
     }
 
-    fn looks_up_tasks(&mut self, flow: u32) -> bool {
+    fn looks_up_tasks(&self, flow: u32) -> bool {
         let mut rules = [Rule::Inherit, Rule::LookUpTasks].iter();
-        rules.all(|rule| !self.without.contains(rule)) && self.frame(flow).marked
+        let flow = self.frames[flow as usize].as_ref();
+        rules.all(|rule| !self.without.contains(rule)) && flow.is_some_and(|flow| flow.marked)
     }
 
-    /// The gate: the last tasks of the boards, `most` of them at most, and no more than half of all jobs.
-    pub(super) fn take_tasks(&mut self, most: u32) -> Vec<Spawned> {
+    /// The gate: of the last tasks of the boards those whose data are with the thief, `most` of them at most, and no more than half of
+    /// all jobs.
+    pub(super) fn take_tasks(
+        &mut self,
+        programs: &[Program],
+        most: u32,
+        terms: &Terms,
+    ) -> Vec<Spawned> {
         let limit = self.takeable().div_ceil(2).min(most as usize);
+        let mut boards = std::mem::replace(&mut self.boards, Boards::new(0));
+        let to_move = |job: &Spawned| {
+            let (shape, named) = self.shape_of(programs, job.frame, job.index, job.work);
+            shape.own_bytes() + terms.lacking(&named)
+        };
+        let stays = !self.without.contains(&Rule::TasksStay);
         let mut taken = Vec::new();
         while taken.len() < limit
-            && let Some(job) = self.boards.take_last()
+            && let Some(job) = boards.take_for(to_move)
         {
-            match self.looks_up_tasks(job.frame) && !self.without.contains(&Rule::TasksStay) {
+            match self.looks_up_tasks(job.frame) && stays {
                 true => {
-                    let order = TaskOrder::of(self.frame(job.frame).depth, &job);
-                    self.boards.home.insert(order, job);
+                    let flow = self.frames[job.frame as usize].as_ref();
+                    let depth = flow.map_or(0, |flow| flow.depth);
+                    boards.home.insert(TaskOrder::of(depth, &job), job);
                 }
                 false => taken.push(job),
             }
         }
+        self.boards = boards;
         taken
     }
 
@@ -361,6 +479,9 @@ impl ImaginaryWorkers {
 
     /// The number of tasks that wait for results; or, in words, one that waits for none.
     pub(in crate::node::cluster) fn waiting_tasks(&self) -> Result<u64, String> {
+        if let Some(story) = self.forgotten_data() {
+            return Err(story);
+        }
         let mut waiting = 0;
         for (place, frame) in (0..).zip(&self.frames) {
             let flow = frame.as_ref().filter(|frame| frame.flow.is_some());
@@ -370,9 +491,20 @@ impl ImaginaryWorkers {
             let tasks = (0..).zip(&frame.children);
             for (index, _) in tasks.filter(|(_, task)| task.is == ChildState::Waiting) {
                 waiting += 1;
+                let id = || self.id(place).child(index);
                 if frame.has_inputs(index) {
-                    let id = self.id(place).child(index);
-                    return Err(format!("task {id} waits, and all is there that it reads"));
+                    return Err(format!(
+                        "task {} waits, and all is there that it reads",
+                        id()
+                    ));
+                }
+                let is_brought =
+                    (frame.flow.as_ref()).is_some_and(|flow| flow.data.is_brought(index));
+                if frame.has_results(index) && !is_brought {
+                    let id = id();
+                    return Err(format!(
+                        "what task {id} reads is lost, and is not made again"
+                    ));
                 }
             }
         }
