@@ -29,7 +29,7 @@ use super::{
 use crate::{
     job::{
         Answer, Fact, Fingerprint, HeldValue, JobName, JobSample, JobShape,
-        function::{self, Caught, Covered, Sieve, Written, most_kept, stays},
+        function::{self, Caught, Covered, Sieve, Written, most_kept},
         record::{Cx, Frame, STAYS, Slot, SlotState, flag},
     },
     observe::log,
@@ -454,9 +454,6 @@ impl Worker {
             Some((number, bytes))
         });
         if let Some((function, (bytes, back))) = number {
-            // What is kept where it is made does not come back.
-            let is_kept = job.function.get().keeps && stays(back, sieve.took);
-            let back = if is_kept { 0 } else { back };
             let shape = JobShape {
                 function,
                 depth: depth_of(job.parent.get()).saturating_add(1),

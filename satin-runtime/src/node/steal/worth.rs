@@ -9,7 +9,7 @@ use super::super::{
     books::{HeldNames, lacking},
 };
 use crate::job::{
-    JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize, function::most_kept,
+    JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize, function::stays,
 };
 
 /// Bytes, there and back, that cost next to nothing beside the messages, if the arguments say nothing of the work. Too small: work of irregular
@@ -323,11 +323,20 @@ impl JobCosts {
             round_trip: trip.round_trip.as_secs_f64(),
             rate: self.rates.get(&trip.to).copied(),
         };
-        let way = link.way(trip.there as f64 + back);
+        let way = link.way(trip.there as f64 + comes_home(shape, took, back));
         Some(JobCost {
             took: Duration::try_from_secs_f64(took).ok()?,
             way: Duration::try_from_secs_f64(way).unwrap_or(Duration::MAX),
         })
+    }
+}
+
+/// What comes home of so many bytes which a job gives that took so many seconds: large results of a task stay where it ran.
+fn comes_home(shape: &JobShape, took: f64, back: f64) -> f64 {
+    let took = Duration::try_from_secs_f64(took).unwrap_or(Duration::MAX);
+    match shape.keeps && stays(back as u64, took) {
+        true => 0.0,
+        false => back,
     }
 }
 
@@ -354,9 +363,7 @@ impl Terms {
             let moved = 2.0 * shape.own_bytes() as f64 + values;
             return moved <= RISK || self.way(moved) <= SHARE_OF_SILENCE * waits;
         };
-        // A large result stays there.
-        let stays = shape.keeps && back > most_kept(Duration::from_secs_f64(took)) as f64;
-        let back = if stays { 0.0 } else { back };
+        let back = comes_home(shape, took, back);
         let share = if shape.keeps { SHARE_IF_KEPT } else { SHARE };
         let moved = shape.own_bytes() as f64 + back + values;
         // Where the arguments tell how little there is to do, it stays.
