@@ -398,12 +398,12 @@ fn fact(index: u32) -> StoredFact {
         saved: Saved {
             name: JobName::new([0, index].into_iter().collect(), Fingerprint(index.into())),
             root: Fingerprint(9),
-            answer: Answer::Result {
-                bytes: format!("a result in clear text {index}")
+            answer: Answer::result(
+                format!("a result in clear text {index}")
                     .into_bytes()
                     .into(),
-                needs: Vec::new(),
-            },
+                Vec::new(),
+            ),
         },
         took: Duration::from_millis(5),
     }

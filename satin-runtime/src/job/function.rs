@@ -666,10 +666,10 @@ fn pack_parts<F: Function>(
     let mut writer = OutcomeWriter::default();
     writer.add(out);
     F::Kinds::outputs(back, &mut |output| writer.add(output));
-    let (bytes, needs, kept) = writer.finish(took)?;
-    match kept.is_empty() {
+    let packed = writer.finish(took)?;
+    match packed.kept.is_empty() {
         true => pack(WRITING_RESULT, done, Effort::ANY),
-        false => Ok(Packed { bytes, needs, kept }),
+        false => Ok(packed),
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     HeldValue, ValueSize,
     codec::{self, CodecError},
+    function::Packed,
     kinds::Output,
     loans, needs,
 };
@@ -76,10 +77,7 @@ impl OutcomeWriter {
     }
 
     /// The outcome as bytes, with the shared values that they mention, and the values that are kept.
-    pub(crate) fn finish(
-        self,
-        took: Duration,
-    ) -> Result<(Vec<u8>, Vec<ValueSize>, Vec<HeldValue>), CodecError> {
+    pub(crate) fn finish(self, took: Duration) -> Result<Packed, CodecError> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -88,7 +86,11 @@ impl OutcomeWriter {
             parts: self.parts,
         };
         let bytes = codec::write("serializing the outcome", &outcome, codec::Effort::ANY)?;
-        Ok((bytes, self.mentions, self.kept))
+        Ok(Packed {
+            bytes,
+            needs: self.mentions,
+            kept: self.kept,
+        })
     }
 }
 
@@ -119,11 +121,11 @@ mod tests {
         let mut writer = OutcomeWriter::default();
         writer.add(&Carried(7u64));
         writer.add(&Carried(vec![1.5f64; numbers]));
-        let (bytes, mentions, kept) = writer.finish(Duration::from_micros(9)).expect("bytes");
-        assert!(mentions.is_empty());
-        let outcome = Outcome::read(&bytes).expect("an outcome");
+        let packed = writer.finish(Duration::from_micros(9)).expect("bytes");
+        assert!(packed.needs.is_empty());
+        let outcome = Outcome::read(&packed.bytes).expect("an outcome");
         assert_eq!(outcome.took(), Duration::from_micros(9));
-        (outcome, kept.len())
+        (outcome, packed.kept.len())
     }
 
     #[test]
@@ -148,7 +150,7 @@ mod tests {
         let mut writer = OutcomeWriter::default();
         let shared = crate::data::Shared::new(vec![3u8; 100_000]);
         writer.add(&Carried((shared, vec![1.5f64; 10_000])));
-        let (_, mentions, kept) = writer.finish(Duration::ZERO).expect("bytes");
-        assert_eq!((mentions.len(), kept.len()), (1, 0));
+        let packed = writer.finish(Duration::ZERO).expect("bytes");
+        assert_eq!((packed.needs.len(), packed.kept.len()), (1, 0));
     }
 }

@@ -372,6 +372,7 @@ impl Terms {
     }
 
     /// The bytes of these values that are not at the thief.
+    #[cfg(any(test, feature = "harness"))]
     pub(crate) fn lacking(&self, values: &[ValueSize]) -> u64 {
         lacking(values, &self.at_hand)
     }

@@ -117,9 +117,13 @@ where
                 &Form {
                     function: const { &vtable::<F, P>() },
                     is_local: IS_LOCAL,
+                    // SAFETY: (of the next four) the task is one of `F` and `P`, as it has this form.
                     maker_of_changed: |task| unsafe { parts_of::<F, P>(task) }.maker_of_changed(),
+                    // SAFETY: as above.
                     keeper: |task| unsafe { parts_of::<F, P>(task) }.keeper(),
+                    // SAFETY: as above.
                     missing: |task, show| unsafe { parts_of::<F, P>(task) }.missing(show),
+                    // SAFETY: as above.
                     risk: |task| unsafe { parts_of::<F, P>(task) }.risk(),
                     end: end::<F, P>,
                     free: |task| {
