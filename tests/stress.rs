@@ -725,6 +725,7 @@ fn run(seed: u64, pools: &Pools) -> (Outcome, [usize; 3]) {
         most: 3,
         may_refuse: false,
         wanted: 0,
+        forget: 0,
         beat: [0, 1, 16][(seed % 3) as usize],
     };
     let (result, counts) = match remote {
