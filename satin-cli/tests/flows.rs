@@ -13,6 +13,7 @@ use satin_runtime::observe::events::{Event, Record};
 const PROGRAM: &str = "SATIN_TEST_FLOWS";
 const CHANGE: &str = "wavefront";
 const READ: &str = "readers";
+const PASS_ON: &str = "chains";
 
 /// Rows and columns of the cells, and how often all of them are changed. Each change takes a while.
 const SIDE: usize = 6;
@@ -80,6 +81,46 @@ fn answer_of_readers() -> String {
     format!("readers {:016x}\n", read.fold(0, u64::wrapping_add))
 }
 
+/// How many chains there are, of how many steps, and how many numbers each step changes: more bytes than come home of so short a task.
+const CHAINS: u64 = 8;
+const STEPS: u64 = 40;
+const LENGTH: u64 = 100_000;
+
+fn stepped(number: u64, step: u64) -> u64 {
+    next(number, step, 7)
+}
+
+#[spawnable]
+fn step(numbers: &mut Vec<u64>, at: u64) {
+    std::thread::sleep(Duration::from_millis(10));
+    for number in numbers {
+        *number = stepped(*number, at);
+    }
+}
+
+/// Each step changes what the one before has left.
+#[spawnable]
+fn chains() -> u64 {
+    flow!(|g| {
+        let begin = |chain| (0..LENGTH).map(|at| at ^ (chain << 32)).collect();
+        let chains: Vec<Handle<Vec<u64>>> = (0..CHAINS).map(|chain| g.data(begin(chain))).collect();
+        for at in 0..STEPS {
+            for chain in &chains {
+                task!(g, step(rw(*chain), at));
+            }
+        }
+        let all = g.take_all(chains).into_iter().flatten();
+        all.fold(0, |sum, number| next(sum, number, 0))
+    })
+}
+
+fn answer_of_chains() -> String {
+    let all = (0..CHAINS).flat_map(|chain| (0..LENGTH).map(move |at| at ^ (chain << 32)));
+    let ends = all.map(|number| (0..STEPS).fold(number, stepped));
+    let sum = ends.fold(0, |sum, number| next(sum, number, 0));
+    format!("chains {sum:016x}\n")
+}
+
 fn answer() -> String {
     let mut cells: Vec<u64> = (0..SIDE * SIDE).map(|cell| cell as u64).collect();
     for _ in 0..SWEEPS {
@@ -101,6 +142,7 @@ fn program() {
     };
     satin::run(satin::Config::default(), || match program.to_str() {
         Some(READ) => println!("readers {:016x}", readers()),
+        Some(PASS_ON) => println!("chains {:016x}", chains()),
         _ => println!("wavefront {:016x}", wavefront(SWEEPS)),
     });
 }
@@ -210,4 +252,34 @@ fn what_tasks_read_is_had_from_whoever_lives() {
         let worked = |name| common::figures(&outcome, name).jobs > 0;
         assert!(worked("b-1"), "{outcome:#?}");
     }
+}
+
+#[test]
+fn what_tasks_pass_on_stays_where_it_was_made() {
+    let outcome = gives(PASS_ON, &answer_of_chains(), "a:2", &[]);
+    let [home, there] = ["a-0", "a-1"].map(|name| common::figures(&outcome, name));
+    assert!(there.jobs > 10, "{outcome:#?}");
+    let made = there.jobs * LENGTH * 8;
+    assert!(home.bytes_received < made / 2, "{made}: {outcome:#?}");
+}
+
+#[test]
+fn what_nodes_kept_that_die_is_made_again() {
+    for faults in [
+        &["kill b-0@0.5s", "kill a-1@0.8s", "kill b-1@1.2s"][..],
+        &["kill b-1@0.5s", "kill master@0.8s"],
+    ] {
+        let outcome = gives(PASS_ON, &answer_of_chains(), "a:2,b:2", faults);
+        let dead = |record: &&Record| matches!(record.event, Event::Dead { .. });
+        assert!(
+            outcome.records.iter().filter(dead).count() > 0,
+            "{outcome:#?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_node_keeps_that_leaves_comes_home() {
+    let faults = ["join c@0.2s", "drain a-1@0.5s", "drain c-0@1s"];
+    gives(PASS_ON, &answer_of_chains(), "a:2", &faults);
 }
