@@ -363,12 +363,23 @@ impl Terms {
             let moved = 2.0 * shape.own_bytes() as f64 + values;
             return moved <= RISK || self.way(moved) <= SHARE_OF_SILENCE * waits;
         };
-        let back = comes_home(shape, took, back);
+        // What it makes of data that have to move there will be needed where they are now, most likely.
+        let at_home = self.part_at_home(load);
+        let stays = comes_home(shape, took, back) < back;
+        let back = if stays { back * at_home } else { back };
         let share = if shape.keeps { SHARE_IF_KEPT } else { SHARE };
         let moved = shape.own_bytes() as f64 + back + values;
         // Where the arguments tell how little there is to do, it stays.
         let is_free = moved <= FREE && shape.bytes < TELLING;
         is_free || self.way(moved) <= (share * took).max(SHARE_OF_SILENCE * waits)
+    }
+
+    /// The part of the data that the job borrows which is not at the thief; all, if it borrows none.
+    fn part_at_home(&self, load: &JobLoad) -> f64 {
+        match load.shape.lent {
+            0 => 1.0,
+            lent => (lacking(&load.values, &self.at_hand) as f64 / lent as f64).min(1.0),
+        }
     }
 
     /// The bytes of these values that are not at the thief.
