@@ -287,7 +287,10 @@ impl Store {
                 *times -= 1;
             } else if let Some((pin, _)) = kept.remove(name) {
                 // Jobs here may borrow it still.
-                gone.extend(values.recent.note(root, pin, MOST_RECENT));
+                match pin.0.bytes.len() > MOST_RECENT {
+                    true => gone.push(pin),
+                    false => gone.extend(values.recent.note(root, pin, MOST_RECENT)),
+                }
             }
         }
         values.kept.retain(|_, kept| !kept.is_empty());

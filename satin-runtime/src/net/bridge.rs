@@ -313,13 +313,15 @@ impl Bridge {
             let is_taken = match data::store().hold(answer.needs()) {
                 Some(values) => gate.deliver_with(departure, answer, values),
                 // An answer that was kept here, longer than a value that it mentions: looked up again it would be the same.
-                None => gate.put_back(
-                    departure,
-                    Back {
-                        at_once: true,
+                None => {
+                    let at_once = true;
+                    let back = Back {
+                        at_once,
                         ..Back::default()
-                    },
-                ),
+                    };
+                    gate.put_back(departure, back);
+                    false
+                }
             };
             if let Some(kept) = kept.filter(|_| !is_taken) {
                 let names = kept.values.iter().map(|value| value.name).collect();

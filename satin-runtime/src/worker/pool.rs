@@ -270,6 +270,11 @@ impl Pool {
         };
         if !something() {
             worker.counters.sleeps.add(1);
+            let late = self.boards.until_late(self);
+            let at_most = match (at_most, late) {
+                (Some(most), Some(late)) => Some(most.min(late)),
+                (most, late) => most.or(late),
+            };
             self.sleep.park(worker.index, at_most);
         }
         if !self.sleep.get_up(worker.index) && ready() {

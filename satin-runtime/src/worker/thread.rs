@@ -679,9 +679,6 @@ impl Worker {
                 }
                 at_most = Some(patience);
             }
-            if let Some(left) = self.pool().boards.until_late(self.pool()) {
-                at_most = Some(at_most.map_or(left, |most| most.min(left)));
-            }
             self.survey(self.head(), frame, Stage::Syncs);
             core.set_parked(true);
             self.pool()

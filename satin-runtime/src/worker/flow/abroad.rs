@@ -23,6 +23,10 @@ const UNKNOWN: Duration = Duration::from_millis(10);
 /// The most. Too short: data cross a slow link while their node is busy for a moment. Too long: nothing is done where the estimate is wrong.
 const MOST: Duration = Duration::from_millis(100);
 
+/// So many tasks of each node are looked at, whether they have waited long enough. Too few: one that has is not seen. Too many: looking takes
+/// as long as waiting.
+const LOOKED_AT: usize = 16;
+
 /// So many tasks are left to the node that keeps what they need, when others ask. Too few: data travel while the node is about to ask. Too many:
 /// nodes have nothing to do.
 const LEFT: usize = 4;
@@ -41,6 +45,8 @@ struct AbroadBoards {
     tasks: HashMap<u128, BTreeMap<TaskOrder, (TaskRef, Instant)>>,
     /// Nodes that are gone.
     gone: HashSet<u128>,
+    /// No node asks.
+    are_closed: bool,
     /// Nodes that know that there are tasks for them.
     told: HashSet<u128>,
 }
@@ -63,7 +69,7 @@ impl Abroad {
     /// Leaves the task to that node. `None` if the node is gone; else whether it knows that there are tasks for it.
     pub(super) fn push(&self, keeper: u128, task: TaskRef) -> Option<bool> {
         let mut boards = self.lock();
-        if boards.gone.contains(&keeper) {
+        if boards.are_closed || boards.gone.contains(&keeper) {
             return None;
         }
         let tasks = boards.tasks.entry(keeper).or_default();
@@ -135,31 +141,61 @@ impl Abroad {
         })
     }
 
-    /// The task that is the last one to be run, of those that have waited long enough. None while as many as there are workers wait for data.
+    /// A task that has waited long enough, of those that are to be run last. None while as many as there are workers wait for data.
     pub(super) fn take_late(&self, pool: &Pool) -> Option<TaskRef> {
-        if pool.boards.asked.len() >= pool.workers() as usize {
+        if self.len() == 0 || pool.boards.asked.coming() >= pool.workers() as usize {
             return None;
         }
-        self.take(|boards| {
+        let late = self.take(|boards| {
             let late = boards.tasks.values_mut().find_map(|tasks| {
-                let (order, (task, since)) = tasks.last_key_value()?;
-                (since.elapsed() >= patience(*task, pool)).then_some((*order, tasks))
+                let mut last = tasks.iter().rev().take(LOOKED_AT);
+                let is_late =
+                    |task: &TaskRef, since: &Instant| since.elapsed() >= patience(*task, pool);
+                let (order, _) = last.find(|(_, (task, since))| is_late(task, since))?;
+                Some((*order, tasks))
             });
             let (order, tasks) = late?;
             tasks.remove_entry(&order)
-        })
+        });
+        if late.is_some() && self.len() > 0 {
+            pool.wake_for_any_task(); // others may be late, too
+        }
+        late
     }
 
     /// How long until one has waited long enough.
     pub(super) fn until_late(&self, pool: &Pool) -> Option<Duration> {
-        if self.len() == 0 || pool.boards.asked.len() >= pool.workers() as usize {
+        if self.len() == 0 || pool.boards.asked.coming() >= pool.workers() as usize {
             return None;
         }
         let boards = self.lock();
-        let last = boards.tasks.values().filter_map(BTreeMap::last_key_value);
-        let left =
-            last.map(|(_, (task, since))| patience(*task, pool).saturating_sub(since.elapsed()));
-        left.min()
+        let last = boards
+            .tasks
+            .values()
+            .flat_map(|tasks| tasks.values().rev().take(LOOKED_AT));
+        let left = last.map(|(task, since)| patience(*task, pool).saturating_sub(since.elapsed()));
+        // Who is woken may find that it has no room for it.
+        left.min().map(|left| left.max(LEAST))
+    }
+
+    /// Is that node gone?
+    pub(super) fn is_gone(&self, keeper: u128) -> bool {
+        self.lock().gone.contains(&keeper)
+    }
+
+    /// No node asks for tasks any more: all of them.
+    pub(super) fn close(&self) -> Vec<TaskRef> {
+        let mut boards = self.lock();
+        boards.are_closed = true;
+        let tasks = std::mem::take(&mut boards.tasks);
+        self.len.store(0, Ordering::Relaxed);
+        let all = tasks.into_values().flat_map(BTreeMap::into_values);
+        all.map(|(task, _)| task).collect()
+    }
+
+    /// Nodes may ask for tasks.
+    pub(super) fn open(&self) {
+        self.lock().are_closed = false;
     }
 
     /// That node is gone: the tasks that were left to it.

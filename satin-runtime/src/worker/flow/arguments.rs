@@ -12,7 +12,7 @@ use serde::{
 
 use super::{
     Flow, Handle,
-    away::{Again, Away, DataForm, Missing, Origin, Risk},
+    away::{Again, Away, DataForm, MadeElsewhere, Missing, Origin, Risk},
     handles::NOTHING,
     task::TaskHead,
     version::Version,
@@ -80,13 +80,16 @@ impl<T> Clone for Element<T> {
 
 impl<T> Element<T> {
     fn look(&self) -> &T {
-        self.look_if_here().expect(THERE)
+        match self {
+            Element::Version(version) => version.look().expect(THERE),
+            Element::Value(value) => value,
+        }
     }
 
-    /// `None` if another node keeps it.
-    fn look_if_here(&self) -> Option<&T> {
+    /// `None` if another node keeps it, or it has come as bytes that nobody has read.
+    fn peek(&self) -> Option<&T> {
         match self {
-            Element::Version(version) => version.look(),
+            Element::Version(version) => version.peek(),
             Element::Value(value) => Some(value),
         }
     }
@@ -139,7 +142,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Elem
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let loan = match self {
             Element::Version(version) if loans::is_element() => {
-                CarriedLoan::lent(self.look_if_here(), &**version)
+                CarriedLoan::lent(self.peek(), &**version)
             }
             _ => CarriedLoan::of(self.look()),
         };
@@ -232,8 +235,9 @@ pub trait Part: Send + 'static {
     fn risk(&self) -> Risk {
         Risk::default()
     }
-    /// As `end`, of a task that has run elsewhere, where something of what it has made is kept: what it needs stays, so that it can run again.
-    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead)) {
+    /// The task has run elsewhere, where something of what it has made is kept: puts that into its versions, which the caller shows. What the task
+    /// needs stays, so that it can run again.
+    fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere)) {
         let _ = (origin, show);
     }
     /// The task has run again, or is given up. What it has made takes the place of what was lost.
@@ -390,7 +394,7 @@ impl<T: ?Sized + Lend<Owned: Send + Sync>> LooksAt<T> for ReadPart<T::Owned> {
 
     fn sent(&self) -> CarriedLoan<'_, T> {
         let version = self.version.as_deref().expect(THERE);
-        CarriedLoan::lent(version.look().map(T::lend), version)
+        CarriedLoan::lent(version.peek().map(T::lend), version)
     }
 }
 
@@ -595,7 +599,7 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
         self.from.as_ref().map_or(Risk::default(), Version::risk)
     }
 
-    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead)) {
+    fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere)) {
         let Some(to) = self.to.take() else { return };
         let kept = self.late.take().and_then(|late| late.kept);
         let version = Arc::downgrade(&to);
@@ -608,21 +612,24 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
                 (None, None) => unreachable!("each part of an outcome has come"),
             }
         }
-        let waiting = to.waiters.close();
-        Version::made_elsewhere(&to, origin.pool);
-        quietly(|| drop(to));
-        waiting.show(show);
+        show(MadeElsewhere::new(to));
     }
 
     fn end_again(&mut self, again: &Again<'_>) {
         let value = self.value.take();
         let late = self.late.take();
         let version = late.and_then(|late| late.version.upgrade());
-        match version.as_ref().and_then(|version| version.away()) {
-            Some(away) => away.remake(again, value),
-            None => quietly(|| drop(value)),
-        }
+        let waited = match version.as_ref().and_then(|version| version.away()) {
+            Some(away) => Some(away.remake(again, value)),
+            None => {
+                quietly(|| drop(value));
+                None
+            }
+        };
         quietly(|| drop(version));
+        if let Some(waited) = waited {
+            waited.go_on(again.pool);
+        }
     }
 
     fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
@@ -661,7 +668,7 @@ impl<T: Travels + Send + Sync> Alters<T> for WritePart<T> {
                 let from = from.as_deref().expect(THERE);
                 let lent: &dyn Lendable = from;
                 First {
-                    value: from.look(),
+                    value: from.peek(),
                     lent: Some(lent),
                 }
             }
@@ -832,8 +839,8 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn risk(&self) -> Risk;
     /// The task has run elsewhere, and has made this; some of it is kept there.
     fn take_parts(&mut self, parts: &mut dyn Iterator<Item = OutcomePart>);
-    /// See [`Part::end_elsewhere`].
-    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead));
+    /// See [`Part::put_elsewhere`].
+    fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere));
     /// See [`Part::end_again`].
     fn end_again(&mut self, again: &Again<'_>);
 }
@@ -858,7 +865,7 @@ impl Parts<()> for () {
         Risk::default()
     }
     fn take_parts(&mut self, _: &mut dyn Iterator<Item = OutcomePart>) {}
-    fn end_elsewhere(&mut self, _: &Origin<'_>, _: &mut dyn FnMut(*const TaskHead)) {}
+    fn put_elsewhere(&mut self, _: &Origin<'_>, _: &mut dyn FnMut(MadeElsewhere)) {}
     fn end_again(&mut self, _: &Again<'_>) {}
 }
 
@@ -919,13 +926,13 @@ macro_rules! tuple_of_parts {
                 let ($($name,)+) = self;
                 $(Lends::<$kind>::take_part($name, parts);)+
             }
-            fn end_elsewhere(
+            fn put_elsewhere(
                 &mut self,
                 origin: &Origin<'_>,
-                show: &mut dyn FnMut(*const TaskHead),
+                show: &mut dyn FnMut(MadeElsewhere),
             ) {
                 let ($($name,)+) = self;
-                $($name.end_elsewhere(origin, show);)+
+                $($name.put_elsewhere(origin, show);)+
             }
             fn end_again(&mut self, again: &Again<'_>) {
                 let ($($name,)+) = self;

@@ -7,14 +7,19 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use dashmap::DashMap;
 
-use super::{FlowCore, task::TaskRef, version::Version};
+use super::{
+    FlowCore,
+    task::{TaskHead, TaskRef},
+    version::Version,
+    waiters::Waiting,
+};
 use crate::{
     job::{
         Back, Fingerprint, HeldValue, KeptElsewhere, RootName, ValueName, ValueSize,
@@ -171,7 +176,7 @@ enum Stage {
     Over,
 }
 
-/// Who waits for data.
+/// A party that waits for data of a version.
 pub(in crate::worker) enum Waiter {
     /// A task that a worker was to run.
     Task(TaskRef),
@@ -191,8 +196,24 @@ pub(in crate::worker) struct AsideTask {
     pub(in crate::worker) fingerprint: Fingerprint,
 }
 
-// SAFETY: what a waiter points to is the waiter's alone until it goes on, and a flow lives as long as somebody of it waits.
+// SAFETY: a task that waits is the waiter's alone until it goes on; a flow is shared by the threads of its pool, and lives as long as somebody of it waits.
 unsafe impl Send for Waiter {}
+
+/// Those who have waited for data that are here now, or never will be.
+#[must_use]
+pub(super) struct Waited(Vec<Waiter>);
+
+impl Waited {
+    /// They go on.
+    pub(super) fn go_on(self, pool: &Pool) {
+        for waiter in self.0 {
+            if let Waiter::Task(_) | Waiter::Aside(_) = waiter {
+                pool.boards.asked.coming.fetch_sub(1, Ordering::Relaxed);
+            }
+            waiter.go_on(pool);
+        }
+    }
+}
 
 impl Waiter {
     /// The data are here, or never will be.
@@ -250,6 +271,12 @@ impl<T> Away<T> {
         Some(self.read.get_or_init(|| self.read(bytes)))
     }
 
+    /// The data, if they are here and have been read.
+    pub(super) fn peek(&self) -> Option<&T> {
+        let remade = self.remade.get().map(|(value, _)| value);
+        remade.or_else(|| self.read.get())
+    }
+
     fn read(&self, bytes: &HeldValue) -> T {
         (self.form.read)(bytes.bytes()).unwrap_or_else(|error| {
             panic!("data of a flow, which another node has made, cannot be read: {error}")
@@ -276,8 +303,8 @@ impl<T> Away<T> {
         lock(&self.state)
     }
 
-    /// The data have come, have been made again, or never will: who waits goes on.
-    fn over(&self, pool: &Pool) {
+    /// The data have come, have been made again, or never will be. Gives who has waited.
+    fn over(&self, pool: &Pool) -> Waited {
         let mut state = self.state();
         state.stage = Stage::Over;
         let (waiting, task) = (std::mem::take(&mut state.waiting), state.task.take());
@@ -286,15 +313,13 @@ impl<T> Away<T> {
         if was_kept {
             pool.tell(|outside| outside.unneeded(self.at, vec![self.value.name]));
         }
-        for waiter in waiting {
-            waiter.go_on(pool);
-        }
         // What the task holds is dropped by code of the user.
         pool.clerk.run(move || quietly(|| drop(task)));
+        Waited(waiting)
     }
 
-    /// The task has run again, and has made this; nothing if its flow is over.
-    pub(super) fn remake(&self, again: &Again<'_>, value: Option<T>) {
+    /// The task has run again, and has made this; nothing if its flow is over. Gives who has waited for it.
+    pub(super) fn remake(&self, again: &Again<'_>, value: Option<T>) -> Waited {
         match value.filter(|_| again.made) {
             Some(value) if !self.is_here() => {
                 self.compare(again, &value);
@@ -302,7 +327,7 @@ impl<T> Away<T> {
             }
             value => quietly(|| drop(value)),
         }
-        self.over(again.pool);
+        self.over(again.pool)
     }
 
     /// Is that what was lost?
@@ -330,6 +355,23 @@ impl<T> Drop for Away<T> {
     }
 }
 
+/// A version that a task has made elsewhere, and that nobody has seen yet.
+pub struct MadeElsewhere(Arc<dyn Bring>);
+
+impl MadeElsewhere {
+    pub(super) fn new<T: Send + Sync + 'static>(version: Arc<Version<T>>) -> MadeElsewhere {
+        MadeElsewhere(version)
+    }
+
+    /// Shows the version to the tasks that wait for it.
+    pub(super) fn show(self, pool: &Pool, show: &mut dyn FnMut(*const TaskHead)) {
+        let waiting = self.0.close();
+        Arc::clone(&self.0).note(pool);
+        quietly(|| drop(self));
+        waiting.show(show);
+    }
+}
+
 /// A version whose data another node keeps, and that are not here.
 pub struct Missing(Arc<dyn Bring>);
 
@@ -351,6 +393,12 @@ impl Missing {
 
 /// A version whose data another node keeps, of whatever type.
 pub(super) trait Bring: Send + Sync {
+    /// The version has been made.
+    fn close(&self) -> Waiting<TaskHead>;
+
+    /// Notes where the data are, if another node keeps them. Fetches them without being asked, if it would take long to make them again.
+    fn note(self: Arc<Self>, pool: &Pool);
+
     /// The name of the data.
     fn name(&self) -> Option<ValueName>;
 
@@ -361,11 +409,26 @@ pub(super) trait Bring: Send + Sync {
     /// already.
     fn want(self: Arc<Self>, pool: &Pool, waiter: Option<Waiter>) -> bool;
 
-    /// The data have come, or nobody has them any more.
-    fn arrived(&self, pool: &Pool, value: Option<HeldValue>);
+    /// The data have come, or nobody has them any more. Gives who has waited for them.
+    fn arrived(&self, pool: &Pool, value: Option<HeldValue>) -> Waited;
 }
 
 impl<T: Send + Sync + 'static> Bring for Version<T> {
+    fn close(&self) -> Waiting<TaskHead> {
+        self.waiters.close()
+    }
+
+    fn note(self: Arc<Self>, pool: &Pool) {
+        let Some(away) = self.away() else { return };
+        let (at, is_much) = (away.at, away.risk.is_much());
+        let version: Arc<dyn Bring> = self;
+        pool.boards.asked.note(at, Arc::downgrade(&version));
+        // A node that is about to leave may have been asked for all that it kept before.
+        if is_much || pool.boards.is_gone(at) {
+            version.want(pool, None);
+        }
+    }
+
     fn name(&self) -> Option<ValueName> {
         self.away().map(|away| away.value.name)
     }
@@ -381,6 +444,9 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
         let mut state = away.state();
         if state.stage == Stage::Over {
             return false;
+        }
+        if let Some(Waiter::Task(_) | Waiter::Aside(_)) = waiter {
+            pool.boards.asked.coming.fetch_add(1, Ordering::Relaxed);
         }
         state.waiting.extend(waiter);
         if state.stage != Stage::Away {
@@ -399,21 +465,22 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
         true
     }
 
-    fn arrived(&self, pool: &Pool, value: Option<HeldValue>) {
-        let Some(away) = self.away() else { return };
+    fn arrived(&self, pool: &Pool, value: Option<HeldValue>) -> Waited {
+        let nobody = Waited(Vec::new());
+        let Some(away) = self.away() else {
+            return nobody;
+        };
         if let Some(value) = value {
             let _ = away.bytes.set(value);
             return away.over(pool);
         }
         let mut state = away.state();
-        // There is nothing left to be dropped there.
-        state.is_kept = false;
         if state.waiting.is_empty() {
             // Fetched without being needed: who needs them will ask again, in vain.
             if state.stage == Stage::Asked {
                 state.stage = Stage::Away;
             }
-            return;
+            return nobody;
         }
         state.stage = Stage::Remade;
         let task = state.task.clone();
@@ -421,18 +488,7 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
         if let Some(task) = task {
             task.run_again(pool);
         }
-    }
-}
-
-impl<T: Send + Sync + 'static> Version<T> {
-    /// A task has made it elsewhere. Fetches the data, if it would take long to make them again.
-    pub(super) fn made_elsewhere(this: &Arc<Version<T>>, pool: &Pool) {
-        let Some(away) = this.away() else { return };
-        let version: Arc<dyn Bring> = Arc::<Version<T>>::clone(this);
-        pool.boards.asked.note(away.at, Arc::downgrade(&version));
-        if away.risk.is_much() {
-            version.want(pool, None);
-        }
+        nobody
     }
 }
 
@@ -445,6 +501,8 @@ pub(super) struct Asked {
     are_in_vain: AtomicBool,
     /// What each node keeps.
     kept: DashMap<u128, KeptAt>,
+    /// How many tasks wait for data.
+    coming: AtomicUsize,
 }
 
 /// What a node keeps.
@@ -468,11 +526,17 @@ impl Asked {
     }
 
     fn arrived(&self, pool: &Pool, ticket: u64, value: Option<HeldValue>) {
-        if let Some((_, version)) = self.versions.remove(&ticket) {
-            version.arrived(pool, value);
+        let Some((_, version)) = self.versions.remove(&ticket) else {
+            return;
+        };
+        let waiting = version.arrived(pool, value);
+        match waiting.0.is_empty() {
             // It may be the last one to hold it, and code of the user drops the data.
-            pool.clerk.run(move || quietly(|| drop(version)));
+            true => pool.clerk.run(move || quietly(|| drop(version))),
+            // Who has waited holds it, and may change it in place.
+            false => drop(version),
         }
+        waiting.go_on(pool);
     }
 
     /// That node keeps the data of this version.
@@ -485,9 +549,9 @@ impl Asked {
         kept.versions.push(version);
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.versions.len()
+    /// How many tasks wait for data.
+    pub(super) fn coming(&self) -> usize {
+        self.coming.load(Ordering::Relaxed)
     }
 
     /// Nobody outside will answer any more.
@@ -511,21 +575,31 @@ impl Pool {
         let Some((_, kept)) = self.boards.asked.kept.remove(&keeper) else {
             return;
         };
-        for version in kept.versions.iter().filter_map(Weak::upgrade) {
-            version.want(self, None);
+        let all: Vec<_> = kept.versions.iter().filter_map(Weak::upgrade).collect();
+        for version in &all {
+            Arc::clone(version).want(self, None);
         }
+        self.clerk.run(move || quietly(|| drop(all)));
     }
 
     /// Fetches the data of that name. If nobody has them, they are made again by the first task here that needs them.
     pub(in crate::worker) fn bring_home(&self, name: ValueName) {
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         for kept in &self.boards.asked.kept {
-            let versions = kept.versions.iter().filter_map(Weak::upgrade);
-            found.extend(versions.filter(|version| version.name() == Some(name)));
+            all.extend(kept.versions.iter().filter_map(Weak::upgrade));
         }
-        for version in found {
-            version.want(self, None);
+        for version in &all {
+            if version.name() == Some(name) {
+                Arc::clone(version).want(self, None);
+            }
         }
+        // Code of the user may drop the last of it.
+        self.clerk.run(move || quietly(|| drop(all)));
+    }
+
+    /// What that node kept is lost with it.
+    pub(in crate::worker) fn forget_kept_at(&self, keeper: u128) {
+        self.boards.asked.kept.remove(&keeper);
     }
 
     /// Somebody outside listens.

@@ -202,6 +202,7 @@ impl Boards {
     /// `worker`, or of none. True if it is the board of `worker`; others are to be told, see [`Pool::tell_ready`].
     pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) -> bool {
         if let Some(keeper) = task.keeper()
+            && !task.stays()
             && let Some(is_told) = self.abroad.push(keeper, task)
         {
             if !is_told && let Some(pool) = self.pool.upgrade() {
@@ -282,6 +283,11 @@ impl Boards {
         }
     }
 
+    /// Is that node gone, or about to leave?
+    pub(super) fn is_gone(&self, keeper: u128) -> bool {
+        self.abroad.is_gone(keeper)
+    }
+
     /// How many tasks can run, about, of those that may leave.
     pub(in crate::worker) fn len(&self) -> usize {
         self.all().map(Board::len).sum::<usize>() + self.abroad.len()
@@ -327,10 +333,10 @@ impl Boards {
         own.map(|(slot, task)| (*slot, task.index())).collect()
     }
 
-    /// Is all here that the task in this slot aside needs?
-    fn is_complete(&self, (at, _): AwayTask) -> bool {
-        let task = self.aside().tasks.get(&at).copied();
-        task.is_some_and(TaskRef::is_complete)
+    /// Is all here that the job in this slot needs? The caller sees to it that the job stays away meanwhile.
+    pub(in crate::worker) fn is_complete(&self, slot: *const Slot) -> bool {
+        let task = self.aside().tasks.get(&slot.addr()).copied();
+        task.is_none_or(TaskRef::is_complete)
     }
 
     /// The slot at that address, if a task of that flow is there, which is not ended until it is unpinned.
@@ -406,9 +412,22 @@ impl ReadyTask {
 }
 
 impl Pool {
-    /// That node is gone, and with it what it kept: others run the tasks that need it.
+    /// That node is gone, or about to: others run the tasks that need what it keeps.
     pub(in crate::worker) fn keeper_gone(&self, at: u128) {
-        let tasks = self.boards.abroad.gone(at);
+        self.push_all(self.boards.abroad.gone(at));
+    }
+
+    /// No node outside asks for tasks any more.
+    pub(in crate::worker) fn nobody_asks(&self) {
+        self.push_all(self.boards.abroad.close());
+    }
+
+    /// Nodes outside may ask for tasks.
+    pub(in crate::worker) fn nodes_ask(&self) {
+        self.boards.abroad.open();
+    }
+
+    fn push_all(&self, tasks: Vec<TaskRef>) {
         let count = tasks.len() as u64;
         for task in tasks {
             self.boards.push(None, task);
@@ -465,8 +484,7 @@ impl Worker {
     ) -> Option<(AwayTask, Duration)> {
         let pool = self.pool();
         let away = pool.boards.aside_of(core);
-        let is_new = |task: &AwayTask| !spent.contains(task) && pool.boards.is_complete(*task);
-        let new = away.into_iter().filter(is_new);
+        let new = away.into_iter().filter(|task| !spent.contains(task));
         let known = new.take(MOST_LOOKED_AT).filter_map(|task| {
             let slot = pool.boards.aside().slot(task.0)?;
             Some((task, pool.patience(slot)?))

@@ -182,7 +182,9 @@ impl<'g> Flow<'g> {
         }
         if let Some((worker, core)) = self.state.parallel() {
             // Tasks that read it hold it until they have run: to wait for them costs less than a copy.
-            worker.wait_for_tasks(core, || Arc::strong_count(&version) == 1);
+            // Where other nodes keep data, it may be held by tasks that only might run again.
+            let is_alone = || Arc::strong_count(&version) == 1 || core.has_away();
+            worker.wait_for_tasks(core, is_alone);
             if core.is_over(worker) {
                 core.raise();
             }

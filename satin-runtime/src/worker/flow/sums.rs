@@ -19,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     Flow, Handle,
     arguments::{Alters, Changes, First, Maker, Part, ReadPart, WritePart},
-    away::{Again, Origin},
+    away::{Again, MadeElsewhere, Origin},
     handles::ErasedVersion,
     task::TaskHead,
     version::Version,
@@ -159,8 +159,8 @@ impl<T: Summed> Part for AddPart<T> {
         self.own.end(made, show);
     }
 
-    fn end_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(*const TaskHead)) {
-        self.own.end_elsewhere(origin, show);
+    fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere)) {
+        self.own.put_elsewhere(origin, show);
     }
 
     fn end_again(&mut self, again: &Again<'_>) {

@@ -17,7 +17,7 @@ use std::{
 use super::{
     FlowCore,
     arguments::{Maker, Parts, form_of},
-    away::{Again, Away, Missing, Origin, OriginTask, Risk, Waiter},
+    away::{Again, Away, MadeElsewhere, Missing, Origin, OriginTask, Risk, Waiter},
     version::Version,
     waiters::{Link, Pending, Waiters},
 };
@@ -386,9 +386,10 @@ fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
         risk,
         task: Arc::new(OriginTask::new(TaskRef(task.cast()))),
     };
-    // SAFETY: the origin, which has it, is ours for now.
+    let mut made = Vec::new();
+    // SAFETY: nobody can let the task run again before one of its versions is shown.
     let parts = unsafe { &mut (*task).parts };
-    parts.end_elsewhere(&origin, show);
+    parts.put_elsewhere(&origin, &mut |version| made.push(version));
     if let Some(version) = version {
         // SAFETY: the task is the one writer, and ends once.
         unsafe {
@@ -399,10 +400,11 @@ fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
                 }
             }
         }
-        let waiting = version.waiters.close();
-        Version::made_elsewhere(&version, pool);
-        quietly(|| drop(version));
-        waiting.show(show);
+        made.push(MadeElsewhere::new(version));
+    }
+    // From the first one on the task may run again on other threads.
+    for version in made {
+        version.show(pool, show);
     }
     quietly(|| drop(origin));
 }
@@ -419,11 +421,17 @@ fn end_again<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
         made: out.is_some(),
     };
     let version = task.late.upgrade();
-    match version.as_ref().and_then(|version| version.away()) {
-        Some(away) => away.remake(&again, out),
-        None => quietly(|| drop(out)),
-    }
+    let waited = match version.as_ref().and_then(|version| version.away()) {
+        Some(away) => Some(away.remake(&again, out)),
+        None => {
+            quietly(|| drop(out));
+            None
+        }
+    };
     quietly(|| drop(version));
+    if let Some(waited) = waited {
+        waited.go_on(pool);
+    }
     task.parts.end_again(&again);
     quietly(|| drop(task));
 }
@@ -542,6 +550,10 @@ impl TaskRef {
         }
         if self.waits(worker.pool(), || Waiter::Task(self)) {
             return;
+        }
+        // What it waited for may have been given up.
+        if core.is_over(worker) {
+            return self.end(worker.pool(), Some(worker), None);
         }
         if core.is_marked && !self.is_local() && !self.is_again() {
             return self.look_up(worker, head);

@@ -121,6 +121,14 @@ impl<T> Version<T> {
         }
     }
 
+    /// As `look`, but what has come as bytes is not read for that.
+    pub(super) fn peek(&self) -> Option<&T> {
+        match self.value()? {
+            Value::Away(away) => away.peek(),
+            _ => self.look(),
+        }
+    }
+
     /// The value, if another node has made it and keeps it, or has kept it.
     pub(super) fn away(&self) -> Option<&Away<T>> {
         match self.value()? {

@@ -182,6 +182,10 @@ impl Pool {
         if away.back.history != History::default() {
             return None; // it may have taken down a node, or has an answer somewhere
         }
+        // Under the lock nobody answers it, or brings it back.
+        if !self.boards.is_complete(slot) {
+            return None;
+        }
         let (shape, trip, since) = (away.shape?, away.trip, away.since);
         drop(absent);
         let expected = Expected {

@@ -643,6 +643,7 @@ impl Gate {
     /// That node is gone, and with it what it kept.
     pub(crate) fn keeper_gone(&self, at: u128) {
         self.pool.keeper_gone(at);
+        self.pool.forget_kept_at(at);
     }
 
     /// How many tasks of each function have run here again, as what they had made elsewhere was lost.
@@ -656,6 +657,7 @@ impl Gate {
         self.keep_roots(false);
         lock(&self.pool.ledger.absent).called_home += 1;
         self.pool.brings_nothing();
+        self.pool.nobody_asks();
         self.release();
         loop {
             let departure = lock(&self.pool.ledger.absent).away.keys().next().copied();
@@ -820,6 +822,7 @@ impl Gate {
             .unwrap_or_else(PoisonError::into_inner) = Some(outside);
         ledger.heard.store(true, Ordering::SeqCst);
         self.pool.brings_again();
+        self.pool.nodes_ask();
         *lock(&ledger.told) = 0;
         self.pool.tell_idle();
     }
