@@ -246,7 +246,7 @@ impl Adds {
             Class::Lines => adds(1, 30, |pick, time| Fault::Line(pick, 2 * time)),
             Class::Lasting => adds(1, 15, |pick, _| Fault::LastingCut(pick)),
             Class::Forgets => adds(4, 40, |pick, _| Fault::Forget(pick)),
-            Class::Keeps => adds(2, 40, |pick, _| Fault::CrashKeeper(pick)),
+            Class::Keeps => adds(7, 80, |pick, _| Fault::CrashKeeper(pick)),
             _ => return None,
         })
     }

@@ -349,7 +349,7 @@ impl Setting {
         let mut flows = options.dice(Class::Flows, 25, seed);
         if let Some(dice) = &mut flows {
             Setting::flow(program, dice);
-            if let Some(mut dice) = options.dice(Class::Keeps, 60, seed) {
+            if let Some(mut dice) = options.dice(Class::Keeps, 75, seed) {
                 program.keeps = dice.one_of(&[30, 70, 100]);
             }
         } else if let Some(mut dice) = options.dice(Class::Bounds, 40, seed) {

@@ -104,8 +104,8 @@ fn what_is_left_out_of_flows_is_found() {
         (Rule::ShowWaiting, "J1", 0..20),
         (Rule::OwnTasks, "I7", 110..120),
         (Rule::LookUpTasks, "J6", 0..20),
-        (Rule::TasksStay, "J6", 0..20),
-        (Rule::TaskPrint, "I16", 40..60),
+        (Rule::TasksStay, "J6", 120..130),
+        (Rule::TaskPrint, "I16", 50..70),
         (Rule::RecallTasks, "I4", 0..20),
         (Rule::Lineage, "J1", 130..140),
     ] {

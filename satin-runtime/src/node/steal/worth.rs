@@ -26,7 +26,7 @@ const SHARE: f64 = 0.5;
 
 /// The same of a task whose large results stay where it runs: what moves there is of use to the tasks after it. Too small: tasks stay,
 /// and all their data with them. Too large: nodes wait for data longer than they compute. (`satin-sim dag` tells.)
-const SHARE_IF_KEPT: f64 = 1.0;
+const SHARE_IF_KEPT: f64 = 2.0;
 
 /// A job may leave if its way takes no more than this part of the time in which no job of its function has ended, although one waits:
 /// whatever is known of the function, or not. Too small: a program of few long jobs stays on one node. Too large: see [`SHARE`].
