@@ -613,6 +613,13 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
             }
         }
         show(MadeElsewhere::new(to));
+        // Nobody reads what was there before: it is wanted only if the task is to run again.
+        if let Some(from) = &self.from
+            && Arc::strong_count(from) == 1
+            && let Some(away) = from.away()
+        {
+            away.let_go(origin.pool);
+        }
     }
 
     fn end_again(&mut self, again: &Again<'_>) {

@@ -308,14 +308,18 @@ impl<T> Away<T> {
         let mut state = self.state();
         state.stage = Stage::Over;
         let (waiting, task) = (std::mem::take(&mut state.waiting), state.task.take());
-        let was_kept = std::mem::take(&mut state.is_kept);
         drop(state);
-        if was_kept {
-            pool.tell(|outside| outside.unneeded(self.at, vec![self.value.name]));
-        }
+        self.let_go(pool);
         // What the task holds is dropped by code of the user.
         pool.clerk.run(move || quietly(|| drop(task)));
         Waited(waiting)
+    }
+
+    /// Nobody reads the data any more, unless a task is to run again: the node that keeps them may drop them when it has no more room.
+    pub(super) fn let_go(&self, pool: &Pool) {
+        if std::mem::take(&mut self.state().is_kept) {
+            pool.tell(|outside| outside.unneeded(self.at, vec![self.value.name]));
+        }
     }
 
     /// The task has run again, and has made this; nothing if its flow is over. Gives who has waited for it.

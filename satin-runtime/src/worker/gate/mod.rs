@@ -130,7 +130,7 @@ pub trait Outside: Send + Sync {
         let _ = kept;
         false
     }
-    /// No task needs these values any more, which that node keeps.
+    /// No task needs these values any more, which that node keeps, unless one is to run again.
     fn unneeded(&self, at: u128, names: Vec<ValueName>) {
         let _ = (at, names);
     }
