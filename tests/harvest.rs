@@ -115,6 +115,12 @@ fn mixed(ready: usize, on: usize, ran: usize) -> u32 {
     a + b + c + counted
 }
 
+/// What a job changes, as it stands in its arguments.
+#[derive(serde::Serialize)]
+enum Lent<T> {
+    Here(T),
+}
+
 #[spawnable]
 fn count(counted: &mut u32, ran: usize) -> u32 {
     *counted += 1;
@@ -139,7 +145,7 @@ fn what_other_workers_have_done_is_saved() {
         gate.save_hosted(KEY);
         raise(on);
         let counting = Saved {
-            name: JobName::new(job().child(1), fingerprint("count", &(0u32, ran))),
+            name: JobName::new(job().child(1), fingerprint("count", &(Lent::Here(0u32), ran))),
             root: Fingerprint(0),
             // With what the job has left in its argument.
             answer: Answer::result(
