@@ -81,12 +81,10 @@ fn know(gate: &Gate) {
     }));
 }
 
-/// So that the arguments of such a job are known to be written quickly: the first time takes longer.
+/// So that the arguments of such a job are known to be written quickly.
 fn warm_up(gate: &Gate) {
-    for _ in 0..20 {
-        let (token, _) = own(take(gate, 1)).remove(0);
-        assert!(gate.put_back(token, Back::default()));
-    }
+    let (token, _) = own(take(gate, 1)).remove(0);
+    assert!(gate.put_back(token, Back::default()));
 }
 
 /// The oldest job leaves for a node an hour away, and its owner goes on to its sync, and knows what it takes here.
@@ -255,6 +253,17 @@ fn lends(ready: usize, go: usize, panics: bool) -> (usize, Vec<u64>) {
     (count + more, numbers)
 }
 
+/// As [`lends`], to a single job, which panics.
+#[spawnable]
+fn lends_to_one(ready: usize, go: usize) -> usize {
+    let mut numbers: Vec<u64> = (0..100).collect();
+    let count = spawn!(double(&mut numbers, Vec::new(), true));
+    raise(ready);
+    await_flag(go);
+    sync!();
+    count
+}
+
 #[test]
 fn what_was_lent_is_changed_once() {
     let _watchdog = Watchdog::new("what_was_lent_is_changed_once");
@@ -280,7 +289,7 @@ fn a_panic_of_the_second_run_is_that_of_the_job() {
     let _told = listen(&pool);
     let [ready, go] = flags();
     let outcome = std::thread::scope(|scope| {
-        let program = scope.spawn(|| pool.run(|| lends(ready, go, true)));
+        let program = scope.spawn(|| pool.run(|| lends_to_one(ready, go)));
         send_away(&pool.gate(), ready, go);
         program.join()
     });

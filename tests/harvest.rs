@@ -145,7 +145,10 @@ fn what_other_workers_have_done_is_saved() {
         gate.save_hosted(KEY);
         raise(on);
         let counting = Saved {
-            name: JobName::new(job().child(1), fingerprint("count", &(Lent::Here(0u32), ran))),
+            name: JobName::new(
+                job().child(1),
+                fingerprint("count", &(Lent::Here(0u32), ran)),
+            ),
             root: Fingerprint(0),
             // With what the job has left in its argument.
             answer: Answer::result(

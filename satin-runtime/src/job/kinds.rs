@@ -698,6 +698,16 @@ mod tests {
             let Carried(read) =
                 codec::read::<Carried<Vec<T>>>("reading", &bytes).expect("a vector");
             assert_eq!(read, all);
+            for effort in [Effort::ANY, Effort::QUICK] {
+                let changed = CarriedMut::of(CarriedSlice(all));
+                let Ok(bytes) = codec::write("writing", &changed, effort) else {
+                    assert!(effort.most() < all.len() * size_of::<T>() + 100);
+                    continue;
+                };
+                let Owned(CarriedVec::<T>(read)) =
+                    codec::read("reading", &bytes).expect("a changed slice");
+                assert_eq!(read, all);
+            }
         }
         for length in [0, 3, 100, 100_000] {
             there_and_back(&vec![7u8; length]);

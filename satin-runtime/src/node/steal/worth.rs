@@ -663,33 +663,46 @@ mod tests {
     }
 
     #[test]
-    fn a_large_result_that_stays_costs_nothing_and_more_may_move_for_it() {
+    fn a_large_result_that_stays_costs_nothing_where_the_data_are_it_is_made_of() {
         let mut worth = Worth::default();
         worth.moved(HERE, peer(), 1 << 20, 100 * MS); // 10 MiB a second
-        let load = |kilobytes: u64, keeps| {
-            let shape = JobShape {
+        let data = ValueSize {
+            name: ValueName([7; 32]),
+            bytes: 1 << 20,
+        };
+        // A mebibyte of its own, and one that it borrows.
+        let load = |keeps| JobLoad {
+            shape: JobShape {
                 keeps,
-                ..shape(1, kilobytes << 10)
-            };
-            let values = Vec::new();
-            JobLoad { shape, values }
+                lent: data.bytes,
+                ..shape(1, 2 << 20)
+            },
+            values: vec![data],
         };
         let second = 1000 * MS;
         // Of a second's work 5 MB are not too large to go home.
-        for (back, [goes, goes_if_it_stays]) in [
-            (1 << 20, [true, true]),
-            (4_900_000, [false, true]),
-            (20 << 20, [false, true]),
+        for (back, [goes, goes_if_it_stays, goes_without_data]) in [
+            (1 << 20, [true, true, true]),
+            (4_900_000, [false, true, true]),
+            (20 << 20, [false, true, false]),
         ] {
-            let shape = load(1 << 10, false).shape;
             let mut worth = worth.clone();
             worth.learn(&JobSample {
-                shape,
+                shape: load(false).shape,
                 took: second,
                 back,
             });
-            let accepts = |keeps| worth.terms(HERE, peer(), MS).accept(&load(1 << 10, keeps));
-            assert_eq!([accepts(false), accepts(true)], [goes, goes_if_it_stays]);
+            let accepts = |keeps, held: &[ValueName]| {
+                let held = held.iter().copied().collect();
+                let terms = worth.terms(HERE, peer(), MS);
+                terms
+                    .with_at_hand(vec![Arc::new(held)])
+                    .accept(&load(keeps))
+            };
+            let there = [data.name];
+            assert_eq!(accepts(false, &there), goes, "{back}");
+            assert_eq!(accepts(true, &there), goes_if_it_stays, "{back}");
+            assert_eq!(accepts(true, &[]), goes_without_data, "{back}");
         }
     }
 

@@ -846,9 +846,9 @@ pub trait Parts<K: Kinds>: Send + 'static {
     fn risk(&self) -> Risk;
     /// The task has run elsewhere, and has made this; some of it is kept there.
     fn take_parts(&mut self, parts: &mut dyn Iterator<Item = OutcomePart>);
-    /// See [`Part::put_elsewhere`].
+    /// The task has run elsewhere: what it has made is put into its versions.
     fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere));
-    /// See [`Part::end_again`].
+    /// The task has run again, or is given up.
     fn end_again(&mut self, again: &Again<'_>);
 }
 
