@@ -701,7 +701,7 @@ mod tests {
             for effort in [Effort::ANY, Effort::QUICK] {
                 let changed = CarriedMut::of(CarriedSlice(all));
                 let Ok(bytes) = codec::write("writing", &changed, effort) else {
-                    assert!(effort.most() < all.len() * size_of::<T>() + 100);
+                    assert!(effort.most() < size_of_val(all) + 100);
                     continue;
                 };
                 let Owned(CarriedVec::<T>(read)) =
