@@ -1256,6 +1256,24 @@ impl Pools {
         }
     }
 
+    /// So many random programs give on each of the pools what their text says, beside a thief of such habits. The numbers of their runs have
+    /// these bits.
+    fn agree(&self, cases: u32, habits: impl Strategy<Value = Habits>, bits: u64) {
+        law(
+            cases,
+            &(draws(), place(), habits),
+            |(draws, place, habits)| {
+                let program = Program::of(&draws);
+                let run = next_number() | bits;
+                let _watchdog = Watchdog::new(format!("{place:?}, {habits:?}, {program:?}"));
+                let expected = program.interpret();
+                self.on_each(habits, || assert_eq!(place.run(&program, run), expected));
+                all_are_dropped(run);
+                Ok(())
+            },
+        );
+    }
+
     fn report(self) -> Report {
         let report = self.reports.into_inner();
         report.unwrap_or_else(PoisonError::into_inner)
@@ -1265,19 +1283,7 @@ impl Pools {
 #[test]
 fn on_workers_here_and_elsewhere_a_flow_gives_what_the_program_text_says() {
     let pools = Pools::new();
-    law(
-        300,
-        &(draws(), place(), habits()),
-        |(draws, place, habits)| {
-            let program = Program::of(&draws);
-            let run = next_number();
-            let _watchdog = Watchdog::new(format!("{place:?}, {habits:?}, {program:?}"));
-            let expected = program.interpret();
-            pools.on_each(habits, || assert_eq!(place.run(&program, run), expected));
-            all_are_dropped(run);
-            Ok(())
-        },
-    );
+    pools.agree(300, habits(), 0);
     let report = pools.report();
     println!("{report:?}");
     assert!(
@@ -1293,19 +1299,7 @@ fn what_is_kept_elsewhere_comes_when_it_is_needed_or_is_made_again() {
     let pools = Pools::new();
     let habits = (habits(), prop_oneof![Just(0u64), Just(30), Just(100)]);
     let habits = habits.prop_map(|(habits, forget)| Habits { forget, ..habits });
-    law(
-        100,
-        &(draws(), place(), habits),
-        |(draws, place, habits)| {
-            let program = Program::of(&draws);
-            let run = next_number() | LARGE;
-            let _watchdog = Watchdog::new(format!("{place:?}, {habits:?}, {program:?}"));
-            let expected = program.interpret();
-            pools.on_each(habits, || assert_eq!(place.run(&program, run), expected));
-            all_are_dropped(run);
-            Ok(())
-        },
-    );
+    pools.agree(100, habits, LARGE);
     let report = pools.report();
     println!("{report:?}");
     assert!(

@@ -12,7 +12,7 @@ use serde::{
 
 use super::{
     Flow, Handle,
-    away::{Again, Away, DataForm, MadeElsewhere, Missing, Origin, Risk},
+    away::{Again, Away, Delivered, MadeElsewhere, Missing, Origin, Risk},
     handles::NOTHING,
     task::TaskHead,
     version::Version,
@@ -20,8 +20,6 @@ use super::{
 };
 use crate::{
     job::{
-        ValueSize,
-        codec::{self, Effort},
         kinds::{
             Argument, Borrowed, BorrowedArgument, Carried, CarriedBack, CarriedLoan, CarriedMut,
             CarriedRef, CarriedSlice, Kind, Kinds, Lend, Mut, MutSlice, Ref, Travels, Value,
@@ -243,23 +241,6 @@ pub trait Part: Send + 'static {
     /// The task has run again, or is given up. What it has made takes the place of what was lost.
     fn end_again(&mut self, again: &Again<'_>) {
         let _ = again;
-    }
-}
-
-/// Data of this type become bytes, and bytes data.
-pub(super) const fn form_of<T: Travels>() -> DataForm<T> {
-    DataForm {
-        read: |bytes| {
-            let read = codec::read::<Carried<T>>("deserializing data of a flow", bytes);
-            read.map(|Carried(value)| value)
-        },
-        write: |value| {
-            codec::write(
-                "serializing data of a flow",
-                &CarriedRef(value),
-                Effort::ANY,
-            )
-        },
     }
 }
 
@@ -504,11 +485,11 @@ pub struct WritePart<T> {
 }
 
 /// What a task has made elsewhere.
-struct Late<T> {
-    /// It is kept there.
-    kept: Option<ValueSize>,
-    /// The version that it is, if the task is to run again.
-    version: Weak<Version<T>>,
+enum Late<T> {
+    /// It has come, or is kept there.
+    Delivered(Delivered<T>),
+    /// It is in this version, for which the task may run again.
+    Put(Weak<Version<T>>),
 }
 
 // SAFETY: as for `ReadPart`.
@@ -601,18 +582,12 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
 
     fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere)) {
         let Some(to) = self.to.take() else { return };
-        let kept = self.late.take().and_then(|late| late.kept);
-        let version = Arc::downgrade(&to);
-        self.late = Some(Box::new(Late { kept, version }));
+        let late = Box::new(Late::Put(Arc::downgrade(&to)));
+        let Some(Late::Delivered(made)) = self.late.replace(late).map(|late| *late) else {
+            unreachable!("{MADE}")
+        };
         // SAFETY: the task is the one writer, and ends once.
-        unsafe {
-            match (kept, self.value.take()) {
-                (Some(kept), _) => to.put_away(Away::new(kept, origin, form_of::<T>())),
-                (None, Some(value)) => to.put(value, None),
-                (None, None) => unreachable!("each part of an outcome has come"),
-            }
-        }
-        show(MadeElsewhere::new(to));
+        show(unsafe { MadeElsewhere::put(to, made, origin) });
         // Nobody reads what was there before: it is wanted only if the task is to run again.
         if let Some(from) = &self.from
             && Arc::strong_count(from) == 1
@@ -623,19 +598,8 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
     }
 
     fn end_again(&mut self, again: &Again<'_>) {
-        let value = self.value.take();
-        let late = self.late.take();
-        let version = late.and_then(|late| late.version.upgrade());
-        let waited = match version.as_ref().and_then(|version| version.away()) {
-            Some(away) => Some(away.remake(again, value)),
-            None => {
-                quietly(|| drop(value));
-                None
-            }
-        };
-        quietly(|| drop(version));
-        if let Some(waited) = waited {
-            waited.go_on(again.pool);
+        if let Some(Late::Put(version)) = self.late.as_deref() {
+            again.put(version, self.value.take());
         }
     }
 
@@ -688,16 +652,7 @@ impl<T: Travels + Send + Sync> Alters<T> for WritePart<T> {
     }
 
     fn receive(&mut self, made: OutcomePart) {
-        match made {
-            OutcomePart::Here(bytes) => match (form_of::<T>().read)(&bytes) {
-                Ok(value) => self.value = Some(value),
-                Err(error) => panic!("{error}"),
-            },
-            OutcomePart::Kept(kept) => {
-                let (kept, version) = (Some(kept), Weak::new());
-                self.late = Some(Box::new(Late { kept, version }));
-            }
-        }
+        self.late = Some(Box::new(Late::Delivered(Delivered::read(made))));
     }
 }
 

@@ -23,8 +23,10 @@ use super::{
 use crate::{
     job::{
         Back, Fingerprint, HeldValue, KeptElsewhere, RootName, ValueName, ValueSize,
-        codec::{self, CodecError},
+        codec::{self, CodecError, Effort},
+        kinds::{Carried, CarriedRef, Travels},
         loans::LentName,
+        outcome::OutcomePart,
         record::Slot,
     },
     observe::repeats,
@@ -43,18 +45,50 @@ const MOST_IN_A_CHAIN: u32 = 32;
 const LONGEST_CHAIN: u32 = 256;
 
 /// How data of a type become bytes, and bytes data.
-pub(super) struct DataForm<T> {
-    pub(super) read: fn(&[u8]) -> Result<T, CodecError>,
-    pub(super) write: fn(&T) -> Result<Vec<u8>, CodecError>,
+struct DataForm<T> {
+    read: fn(&[u8]) -> Result<T, CodecError>,
+    write: fn(&T) -> Result<Vec<u8>, CodecError>,
 }
 
-impl<T> Clone for DataForm<T> {
-    fn clone(&self) -> Self {
-        *self
+impl<T: Travels> DataForm<T> {
+    const fn new() -> DataForm<T> {
+        DataForm {
+            read: |bytes| {
+                let read = codec::read::<Carried<T>>("deserializing data of a flow", bytes);
+                read.map(|Carried(value)| value)
+            },
+            write: |value| {
+                codec::write(
+                    "serializing data of a flow",
+                    &CarriedRef(value),
+                    Effort::ANY,
+                )
+            },
+        }
     }
 }
 
-impl<T> Copy for DataForm<T> {}
+/// A part of what a task has made elsewhere.
+pub(super) enum Delivered<T> {
+    /// It has come.
+    Here(T),
+    /// It is kept there.
+    Kept(ValueSize),
+}
+
+impl<T: Travels> Delivered<T> {
+    /// # Panics
+    /// If what has come cannot be read.
+    pub(super) fn read(part: OutcomePart) -> Delivered<T> {
+        match part {
+            OutcomePart::Kept(kept) => Delivered::Kept(kept),
+            OutcomePart::Here(bytes) => match (DataForm::new().read)(&bytes) {
+                Ok(value) => Delivered::Here(value),
+                Err(error) => panic!("{error}"),
+            },
+        }
+    }
+}
 
 /// What it would take to make data again that are not here.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -111,6 +145,25 @@ pub struct Again<'p> {
     pub(super) function: &'static str,
     /// It has made it again; false if its flow is over.
     pub(super) made: bool,
+}
+
+impl Again<'_> {
+    /// What the task was to make for that version, if that is still wanted; nothing if its flow is over.
+    pub(super) fn put<T>(&self, version: &Weak<Version<T>>, value: Option<T>) {
+        let version = version.upgrade();
+        let waited = match version.as_ref().and_then(|version| version.away()) {
+            Some(away) => Some(away.remake(self, value)),
+            None => {
+                quietly(|| drop(value));
+                None
+            }
+        };
+        // Who has waited may change it in place.
+        quietly(|| drop(version));
+        if let Some(waited) = waited {
+            waited.go_on(self.pool);
+        }
+    }
 }
 
 /// A task that has run elsewhere. It stays as long as what it has made is not here.
@@ -227,15 +280,15 @@ impl Waiter {
     }
 }
 
-impl<T> Away<T> {
-    pub(super) fn new(value: ValueSize, origin: &Origin<'_>, form: DataForm<T>) -> Away<T> {
+impl<T: Travels> Away<T> {
+    fn new(value: ValueSize, origin: &Origin<'_>) -> Away<T> {
         Away {
             value,
             at: origin.at,
             root: origin.root,
             pool: origin.pool.boards.pool(),
             risk: origin.risk,
-            form,
+            form: DataForm::new(),
             name: LentName::kept(value),
             bytes: OnceLock::new(),
             read: OnceLock::new(),
@@ -248,7 +301,9 @@ impl<T> Away<T> {
             }),
         }
     }
+}
 
+impl<T> Away<T> {
     /// The node that keeps the data, or has kept them.
     pub(super) fn at(&self) -> u128 {
         self.at
@@ -350,11 +405,8 @@ impl<T> Away<T> {
 
 impl<T> Drop for Away<T> {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.is_kept
-            && let Some(pool) = self.pool.upgrade()
-        {
-            pool.tell(|outside| outside.unneeded(self.at, vec![self.value.name]));
+        if let Some(pool) = self.pool.upgrade() {
+            self.let_go(&pool);
         }
     }
 }
@@ -363,7 +415,22 @@ impl<T> Drop for Away<T> {
 pub struct MadeElsewhere(Arc<dyn Bring>);
 
 impl MadeElsewhere {
-    pub(super) fn new<T: Send + Sync + 'static>(version: Arc<Version<T>>) -> MadeElsewhere {
+    /// Puts into the version what a task has made for it.
+    ///
+    /// # Safety
+    /// As for [`Version::put`].
+    pub(super) unsafe fn put<T: Travels + Send + Sync>(
+        version: Arc<Version<T>>,
+        made: Delivered<T>,
+        origin: &Origin<'_>,
+    ) -> MadeElsewhere {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match made {
+                Delivered::Here(value) => version.put(value, None),
+                Delivered::Kept(kept) => version.put_away(Away::new(kept, origin)),
+            }
+        }
         MadeElsewhere(version)
     }
 

@@ -16,20 +16,19 @@ use std::{
 
 use super::{
     FlowCore,
-    arguments::{Maker, Parts, form_of},
-    away::{Again, Away, MadeElsewhere, Missing, Origin, OriginTask, Risk, Waiter},
+    arguments::{Maker, Parts},
+    away::{Again, Delivered, MadeElsewhere, Missing, Origin, OriginTask, Risk, Waiter},
     version::Version,
     waiters::{Link, Pending, Waiters},
 };
 use crate::{
     job::{
-        Back, History, ValueSize,
+        Back, History,
         codec::{self, CodecError, Effort},
         function::{
             Args, CallSeen, Function, Packed, Sieve, VTable, export_sent, measure_sent, run_with,
         },
         kinds::Kinds,
-        outcome::OutcomePart,
         record::{Aborted, Cx, Payload, STAYS, Slot, SlotState},
     },
     worker::{
@@ -257,15 +256,9 @@ enum Made<T> {
     Elsewhere {
         /// The node.
         at: u128,
-        out: Out<T>,
+        out: Delivered<T>,
         took: Duration,
     },
-}
-
-/// The result of a task that has run elsewhere.
-enum Out<T> {
-    Here(T),
-    Kept(ValueSize),
 }
 
 /// Takes what a task that has run elsewhere gives.
@@ -278,13 +271,8 @@ fn take_answer<F: Function, P: Parts<F::Kinds>>(slot: &Slot, parts: &mut P) -> M
         OpenedAnswer::Parts(outcome, at) => {
             let took = outcome.took();
             let mut made = outcome.parts.into_iter();
-            let out = match made.next().expect("an outcome begins with the result") {
-                OutcomePart::Kept(kept) => Out::Kept(kept),
-                OutcomePart::Here(bytes) => match (form_of::<F::Out>().read)(&bytes) {
-                    Ok(out) => Out::Here(out),
-                    Err(error) => panic!("{error}"),
-                },
-            };
+            let out = made.next().expect("an outcome begins with the result");
+            let out = Delivered::read(out);
             parts.take_parts(&mut made);
             Made::Elsewhere { at, out, took }
         }
@@ -366,7 +354,7 @@ unsafe fn end<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
 fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     mut task: Box<Task<F, P>>,
     at: u128,
-    out: Out<F::Out>,
+    out: Delivered<F::Out>,
     took: Duration,
     pool: &Pool,
     show: &mut dyn FnMut(*const TaskHead),
@@ -392,15 +380,7 @@ fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     parts.put_elsewhere(&origin, &mut |version| made.push(version));
     if let Some(version) = version {
         // SAFETY: the task is the one writer, and ends once.
-        unsafe {
-            match out {
-                Out::Here(out) => version.put(out, None),
-                Out::Kept(kept) => {
-                    version.put_away(Away::new(kept, &origin, form_of::<F::Out>()));
-                }
-            }
-        }
-        made.push(MadeElsewhere::new(version));
+        made.push(unsafe { MadeElsewhere::put(version, out, &origin) });
     }
     // From the first one on the task may run again on other threads.
     for version in made {
@@ -420,18 +400,7 @@ fn end_again<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
         function: task.head.form.function.info.name,
         made: out.is_some(),
     };
-    let version = task.late.upgrade();
-    let waited = match version.as_ref().and_then(|version| version.away()) {
-        Some(away) => Some(away.remake(&again, out)),
-        None => {
-            quietly(|| drop(out));
-            None
-        }
-    };
-    quietly(|| drop(version));
-    if let Some(waited) = waited {
-        waited.go_on(pool);
-    }
+    again.put(&task.late, out);
     task.parts.end_again(&again);
     quietly(|| drop(task));
 }
@@ -548,12 +517,14 @@ impl TaskRef {
         if core.is_over(worker) {
             return self.end(worker.pool(), Some(worker), None);
         }
-        if self.waits(worker.pool(), || Waiter::Task(self)) {
-            return;
-        }
-        // What it waited for may have been given up.
-        if core.is_over(worker) {
-            return self.end(worker.pool(), Some(worker), None);
+        if core.has_away() {
+            if self.waits(worker.pool(), || Waiter::Task(self)) {
+                return;
+            }
+            // What it waited for may have been given up.
+            if core.is_over(worker) {
+                return self.end(worker.pool(), Some(worker), None);
+            }
         }
         if core.is_marked && !self.is_local() && !self.is_again() {
             return self.look_up(worker, head);
