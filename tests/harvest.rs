@@ -13,8 +13,8 @@ use std::{
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, done, family, fingerprint, flags, hear, hold, listen, own,
-        parcel, pool, raise, raised, take,
+        Changed, Told, answer, await_flag, done, family, fingerprint, flags, hear, hold, listen,
+        own, parcel, pool, raise, raised, take,
     },
     wait_for,
 };
@@ -115,12 +115,6 @@ fn mixed(ready: usize, on: usize, ran: usize) -> u32 {
     a + b + c + counted
 }
 
-/// What a job changes, as it stands in its arguments.
-#[derive(serde::Serialize)]
-enum Lent<T> {
-    Here(T),
-}
-
 #[spawnable]
 fn count(counted: &mut u32, ran: usize) -> u32 {
     *counted += 1;
@@ -147,7 +141,7 @@ fn what_other_workers_have_done_is_saved() {
         let counting = Saved {
             name: JobName::new(
                 job().child(1),
-                fingerprint("count", &(Lent::Here(0u32), ran)),
+                fingerprint("count", &(Changed::Here(0u32), ran)),
             ),
             root: Fingerprint(0),
             // With what the job has left in its argument.

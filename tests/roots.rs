@@ -15,8 +15,8 @@ use std::{
 use common::{
     Watchdog,
     outside::{
-        Told, answer, await_flag, claimed, departures, family, fingerprint, flags, hear, hold,
-        listen, pool, raise, raised, two_recalled, unit, written,
+        Changed, Told, answer, await_flag, claimed, departures, family, fingerprint, flags, hear,
+        hold, listen, pool, raise, raised, two_recalled, unit, written,
     },
     wait_for,
 };
@@ -147,7 +147,7 @@ fn main_sees_a_result_once_it_is_kept() {
                 slow_on_two(ran)
             });
             let (tag, saved) = result(&told);
-            let print = fingerprint("slow", &([1u32, 2].to_vec(), ran));
+            let print = fingerprint("slow", &(Changed::Here(vec![1u32, 2]), ran));
             let expected = Saved {
                 name: JobName::new(root(1), print),
                 root: print,
@@ -279,7 +279,10 @@ fn a_main_that_begins_again_claims_what_is_left() {
         gate.stop_main();
         gate.begin_main(1);
         let here = |id: JobId, print| gate.orphan(OrphanNews::Here(JobName::new(id, print)));
-        here(root(0), fingerprint("slow", &([1u32, 2].to_vec(), ran)));
+        here(
+            root(0),
+            fingerprint("slow", &(Changed::Here(vec![1u32, 2]), ran)),
+        );
         here(root(1), fingerprint("unit", &(7u32, ran)));
         let third = fingerprint("family", &(4u32, ready, on, ran));
         here(

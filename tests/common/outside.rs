@@ -89,6 +89,7 @@ pub fn hold(begun: usize, until: usize) -> u32 {
 pub enum Told {
     Idle(u32),
     Public,
+    Took(Vec<(DepartureId, Parcel)>),
     Done(HostedId, Answer),
     Recalled(DepartureId, Recall),
     Claimed(DepartureId, Parcel),
@@ -116,6 +117,9 @@ impl Outside for Ear {
     }
     fn public(&self) {
         self.tell(Told::Public);
+    }
+    fn took(&self, _: u64, haul: Haul) {
+        self.tell(Told::Took(own(haul)));
     }
     fn done(&self, key: HostedId, answer: Answer) {
         self.tell(Told::Done(key, answer));
@@ -278,6 +282,12 @@ fn registered_as(function: &str) -> &'static VTable {
     let (_, vtable) = all.next().expect("a function");
     assert!(all.next().is_none(), "two functions are called {function}");
     vtable
+}
+
+/// What a job changes, as it stands in its arguments.
+#[derive(serde::Serialize)]
+pub enum Changed<T> {
+    Here(T),
 }
 
 /// What a call of that function computes.

@@ -161,6 +161,10 @@ impl Judge for ByTerms {
         self.0.thief()
     }
 
+    fn is_ahead(&self) -> bool {
+        self.0.is_ahead()
+    }
+
     fn trip(&self, load: &JobLoad) -> JobTrip {
         self.0.trip(load)
     }

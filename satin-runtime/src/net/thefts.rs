@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::node::{Message, Peer, Request};
+use crate::node::{Message, Peer, Request, RequestKind};
 
 /// Number of thefts that are remembered, the latest. Too small: the figures say little. Too large: memory.
 const REMEMBERED: usize = 1 << 14;
@@ -24,10 +24,10 @@ pub(super) struct Thefts {
 impl Thefts {
     /// Notes a message to `to` that is about to be sent.
     pub(super) fn sent(&mut self, now: Duration, to: Peer, message: &Message) {
-        // A lifeline waits until there is something: that is no measure of anything.
+        // One that stands waits until there is something: that is no measure of anything.
         if let Message::Steal {
             request,
-            lifeline: false,
+            kind: RequestKind::Now,
             ..
         } = message
         {
@@ -77,11 +77,12 @@ mod tests {
             generation: 0,
         };
         let mut thefts = Thefts::default();
-        for (number, lifeline) in [(1, false), (2, false), (3, true)] {
+        let (now, lifeline) = (RequestKind::Now, RequestKind::Lifeline);
+        for (number, kind) in [(1, now), (2, now), (3, lifeline)] {
             let steal = Message::Steal {
                 request: Request(number),
                 most: 1,
-                lifeline,
+                kind,
             };
             thefts.sent(Duration::ZERO, peer, &steal);
         }

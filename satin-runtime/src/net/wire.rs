@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;
@@ -499,7 +499,7 @@ mod tests {
             Answer, BoundName, Fingerprint, History, JobId, Kept, Offer, Parcel, RootName, RootRun,
             ValueName, ValueSize,
         },
-        node::{NodeId, Request, Token},
+        node::{NodeId, Request, RequestKind, Spent, Token},
     };
 
     fn peer() -> impl Strategy<Value = Peer> {
@@ -608,14 +608,26 @@ mod tests {
         vec(offer, 0..4)
     }
 
+    fn spent() -> impl Strategy<Value = Spent> {
+        any::<(u64, u64)>().prop_map(|(waited, took)| Spent { waited, took })
+    }
+
+    fn request_kind() -> impl Strategy<Value = RequestKind> {
+        prop_oneof![
+            Just(RequestKind::Now),
+            Just(RequestKind::Lifeline),
+            Just(RequestKind::Ahead)
+        ]
+    }
+
     fn message() -> impl Strategy<Value = Message> {
         let jobs = || vec((any::<u64>().prop_map(Token), parcel()), 0..5);
         prop_oneof![
-            (any::<u64>(), any::<u32>(), any::<bool>()).prop_map(|(request, most, lifeline)| {
+            (any::<u64>(), any::<u32>(), request_kind()).prop_map(|(request, most, kind)| {
                 Message::Steal {
                     request: Request(request),
                     most,
-                    lifeline,
+                    kind,
                 }
             }),
             (any::<u64>(), jobs(), any::<u32>()).prop_map(|(request, jobs, left)| Message::Jobs {
@@ -625,7 +637,7 @@ mod tests {
             }),
             vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
             any::<u64>().prop_map(|request| Message::NotWorth(Request(request))),
-            vec((any::<u64>().prop_map(Token), any::<u64>()), 0..5).prop_map(Message::Spent),
+            vec((any::<u64>().prop_map(Token), spent()), 0..5).prop_map(Message::Spent),
             vec((any::<u64>().prop_map(Token), any::<u16>()), 0..5).prop_map(Message::PartsDone),
             vec(any::<u8>(), 0..50).prop_map(Message::Trial),
             any::<u64>().prop_map(Message::TrialArrived),

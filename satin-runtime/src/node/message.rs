@@ -3,6 +3,8 @@
 //! Messages between two nodes arrive in order, each once, as long as their connection lives; except
 //! [`Message::Gossip`], which may be lost or overtake others, and large ones, which others may overtake.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 
@@ -38,6 +40,43 @@ impl Deal {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Request(pub u64);
 
+/// How long a request for work stands, and for whom it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum RequestKind {
+    /// Workers have nothing to do: it is to be answered soon.
+    Now,
+    /// As above, but it is kept until there is something to give.
+    Lifeline,
+    /// The workers have tasks, and the next ones are to be there when these are done: it is kept until there are more tasks than
+    /// others will soon begin.
+    Ahead,
+}
+
+impl RequestKind {
+    /// Is it kept until there is something to give?
+    #[must_use]
+    pub fn stands(self) -> bool {
+        self != RequestKind::Now
+    }
+}
+
+/// How long a job was at its thief, in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Spent {
+    /// From its arrival until a worker began with it.
+    pub waited: u64,
+    /// From then on until it was done.
+    pub took: u64,
+}
+
+impl Spent {
+    /// From its arrival until it was done.
+    #[must_use]
+    pub fn in_all(self) -> Duration {
+        Duration::from_micros(self.waited.saturating_add(self.took))
+    }
+}
+
 /// A message between two nodes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, EnumDiscriminants)]
 #[strum_discriminants(
@@ -55,8 +94,8 @@ pub enum Message {
         request: Request,
         /// The number of jobs, at most.
         most: u32,
-        /// True: keep the request until there is something to give (a lifeline). False: answer soon.
-        lifeline: bool,
+        /// How long it stands, and for whom it is.
+        kind: RequestKind,
     },
     /// Jobs for a request, each with its token; none if there is none now. With that the request is over, lifelines too.
     Jobs {
@@ -71,8 +110,8 @@ pub enum Message {
     NotWorth(Request),
     /// The lifeline is not wanted any more.
     Cut(Request),
-    /// So many microseconds these stolen jobs took, whose answers follow: the rest of the time was their way.
-    Spent(Vec<(Token, u64)>),
+    /// So long these stolen jobs were here, whose answers follow: the rest of the time was their way.
+    Spent(Vec<(Token, Spent)>),
     /// Bytes that say nothing: how long do they take? Answered by [`Message::TrialArrived`].
     Trial(#[serde(with = "serde_bytes")] Vec<u8>),
     /// So many bytes of a trial have arrived.

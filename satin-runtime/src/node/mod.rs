@@ -46,7 +46,8 @@ pub use config::{Judgement, Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
 pub use message::{
-    Deal, Envelope, Message, MessageKind, Page, Relayed, Request, SheetChange, Token, Wanted,
+    Deal, Envelope, Message, MessageKind, Page, Relayed, Request, RequestKind, SheetChange, Spent,
+    Token, Wanted,
 };
 pub use stable::{RunEpoch, StorageOrder};
 pub use steal::{Asking, JobCosts, Terms};
@@ -1539,8 +1540,8 @@ impl Parts<'_> {
             M::Steal {
                 request,
                 most,
-                lifeline,
-            } => self.steal.asked(cx, from, request, most, lifeline),
+                kind,
+            } => self.steal.asked(cx, from, request, most, kind),
             M::Jobs {
                 request,
                 jobs,
@@ -1553,7 +1554,7 @@ impl Parts<'_> {
                 // Also where simulations leave the rule `Liveness` out: a job from the dead would
                 // wait for ever.
                 if cx.view.is_alive(from) {
-                    (self.steal).answered(cx, from, request, left, !jobs.is_empty());
+                    (self.steal).answered(cx, from, request, left, &jobs);
                     for arrival in self.repair.arrived(cx, from, jobs) {
                         self.bring(cx, from, arrival);
                     }

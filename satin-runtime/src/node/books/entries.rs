@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    super::{Deal, DepartureId, HostedId, NodeId, Peer, Token},
+    super::{Deal, DepartureId, HostedId, NodeId, Peer, Spent, Token},
     Books,
 };
 use crate::job::{
@@ -49,8 +49,8 @@ impl Job {
 pub(crate) struct Trip {
     /// When it was sent.
     pub(crate) since: Duration,
-    /// The time that it took there.
-    pub(crate) spent: Option<Duration>,
+    /// The time that it was there.
+    pub(crate) spent: Option<Spent>,
 }
 
 /// The reason why another node has a job of this one.
@@ -125,8 +125,12 @@ pub(crate) struct Hosted {
     pub(crate) state: HostedState,
     /// The number under which it was given to the workers, in the order of such things.
     pub(crate) started: u64,
+    /// When the job came.
+    pub(crate) came: Duration,
     /// When the job was given to the workers.
     pub(crate) since: Duration,
+    /// When a worker began with it, as far as that is known.
+    pub(crate) begun: Option<Duration>,
     /// Someone who waited for the answer has it: what is kept of it is theirs to let go.
     pub(crate) taken: bool,
     /// The answer is not waited for any more; the workers have not stopped yet.
@@ -316,7 +320,13 @@ impl Books {
     // ---- hosted
 
     /// A job came from a peer; `None` if it is here already.
-    pub(crate) fn host(&mut self, deal: Deal, came: u64, parcel: &Parcel) -> Option<HostedId> {
+    pub(crate) fn host(
+        &mut self,
+        now: Duration,
+        deal: Deal,
+        came: u64,
+        parcel: &Parcel,
+    ) -> Option<HostedId> {
         // A token is given once: the same job was said twice.
         if self.keys.contains_key(&deal) {
             return None;
@@ -324,6 +334,7 @@ impl Books {
         let key = self.enter(parcel.name(), parcel.root_run(), HostedState::Coming);
         self.wait(key, deal, came, true);
         if let Some(hosted) = self.hosted.get_mut(&key) {
+            hosted.came = now;
             hosted.crashes = parcel.history.crashes;
             hosted.shape = Some(JobShape::of(parcel));
             self.had_crashes |= hosted.crashes > 0;
@@ -343,7 +354,9 @@ impl Books {
             orphan: false,
             state,
             started: 0,
+            came: Duration::ZERO,
             since: Duration::ZERO,
+            begun: None,
             taken: false,
             unwanted: false,
             given_up: false,

@@ -43,6 +43,8 @@ pub(crate) struct Hands {
     running: u32,
     /// Jobs whose values are on their way.
     coming: u32,
+    /// The average time that hosted jobs wait for their values, in seconds.
+    way: Option<f64>,
     pace: DonePace,
     /// The workers did something since that was asked last.
     moved: bool,
@@ -54,6 +56,11 @@ impl Hands {
         // The word of the workers may be old: jobs that were given since, or are on their way, have
         // found an idle worker.
         self.told.saturating_sub(self.since + self.coming)
+    }
+
+    /// Hosted jobs that wait for their values.
+    pub(crate) fn coming(&self) -> u32 {
+        self.coming
     }
 
     /// Hosted jobs that the workers have.
@@ -90,6 +97,23 @@ impl Hands {
     /// A job that was coming will not go to the workers.
     pub(crate) fn no_more_coming(&mut self) {
         self.coming -= 1;
+    }
+
+    /// Does a worker begin at once with the next job that is given?
+    pub(crate) fn begin_at_once(&self, workers: u32) -> bool {
+        self.told > self.since || self.running < workers
+    }
+
+    /// The values of a job have been waited for for so long.
+    pub(crate) fn note_way(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        let way = self.way.map_or(took, |way| way + NEWEST * (took - way));
+        self.way = Some(way);
+    }
+
+    /// How long a hosted job waits for its values, on average, in seconds.
+    pub(crate) fn way(&self) -> f64 {
+        self.way.unwrap_or(0.0)
     }
 
     /// A job whose values are here goes to the workers; its number, in the order of such things.

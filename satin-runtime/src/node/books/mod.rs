@@ -29,7 +29,7 @@ pub(crate) use kept::KeptHere;
 pub(crate) use outbox::{Outbox, in_pieces};
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -65,6 +65,8 @@ pub(crate) struct Books {
     /// The last key of a hosted job.
     host_keys: u64,
     pub(crate) hands: Hands,
+    /// Hosted jobs that the workers have been given while none of them had nothing to do; some may have ended, or gone.
+    queued: VecDeque<HostedId>,
     pub(crate) holders: Holders,
     pub(crate) kept_here: KeptHere,
     /// Parts that were kept of results which nobody has taken: their keepers are to be told at the end of the turn.
@@ -95,15 +97,51 @@ impl Books {
         self.look_again |= self.hands.tell(workers);
     }
 
+    /// The workers have that hosted job from now on.
+    pub(crate) fn given(&mut self, now: Duration, key: HostedId, workers: u32) {
+        let begins = self.hands.begin_at_once(workers);
+        let started = self.hands.give(now);
+        if let Some(hosted) = self.hosted.get_mut(&key) {
+            if hosted.started == 0 {
+                self.hands.note_way(now.saturating_sub(hosted.came));
+            }
+            hosted.state = HostedState::Started;
+            hosted.started = started;
+            hosted.since = now;
+            hosted.begun = begins.then_some(now);
+        }
+        if !begins {
+            self.queued.push_back(key);
+        }
+        // The workers have a job more: a node that asked in vain may be served now.
+        self.look_again = true;
+    }
+
+    /// A worker is free: it takes the next hosted job that waits, if any does.
+    fn begin_next(&mut self, now: Duration) {
+        while let Some(key) = self.queued.pop_front() {
+            if let Some(hosted) = self.hosted.get_mut(&key)
+                && hosted.state == HostedState::Started
+                && hosted.begun.is_none()
+            {
+                hosted.begun = Some(now);
+                return;
+            }
+        }
+    }
+
     /// The workers do not have that hosted job any more.
-    pub(crate) fn ended(&mut self, key: HostedId) {
+    pub(crate) fn ended(&mut self, now: Duration, key: HostedId) {
         if let Some(hosted) = self.look(key)
             // A job that waits for its values, or went onwards, is not with the workers.
             && hosted.state == HostedState::Started
         {
             // 0 for a held job: no idle worker had been counted for it.
-            let started = hosted.started;
+            let (started, had_begun) = (hosted.started, hosted.begun.is_some());
             self.hands.end(started);
+            if had_begun {
+                self.begin_next(now);
+            }
         }
     }
 

@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::super::{
-    Action, Event, Message, Notice, Page, Peer, SheetChange, StorageOrder, Token, message::Cargo,
+    Action, Event, Message, Notice, Page, Peer, RequestKind, SheetChange, StorageOrder, Token,
+    message::Cargo,
 };
 use crate::job::{Answer, Batch, JobId, Offer, OrphanNews, Parcel, Saved};
 
@@ -102,9 +103,10 @@ pub(super) fn message(message: &Message) -> Option<String> {
     use Message as M;
     Some(match message {
         M::Gossip(_) | M::Ping(_) | M::Pong(_) => return None,
-        M::Steal { most, lifeline, .. } => match lifeline {
-            true => "a lifeline".into(),
-            false => format!("asks for {most} jobs"),
+        M::Steal { most, kind, .. } => match kind {
+            RequestKind::Lifeline => "a lifeline".into(),
+            RequestKind::Ahead => format!("asks for {most} ahead"),
+            RequestKind::Now => format!("asks for {most} jobs"),
         },
         M::Jobs { jobs: all, .. } if all.is_empty() => "no jobs".into(),
         M::Jobs { jobs: all, .. } => jobs(all),

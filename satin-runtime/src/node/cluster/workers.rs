@@ -1550,7 +1550,8 @@ impl ImaginaryWorkers {
     pub(super) fn take(&mut self, programs: &[Program], request: u64, most: u32, terms: &Terms) {
         let (mut jobs, mut not_worth) = (Vec::new(), Vec::new());
         self.drop_held_that_wait();
-        if let Some(held) = self.held.pop_front() {
+        let is_ahead = terms.is_ahead();
+        if let Some(held) = self.held.pop_front_if(|_| !is_ahead) {
             jobs.push(match held {
                 HeldWork::Own(job) => {
                     let id = self.id(job.frame).child(job.index);
@@ -1565,10 +1566,10 @@ impl ImaginaryWorkers {
                 HeldWork::Hosted(key, parcel) => Taken::Hosted(key, parcel),
             });
             self.tell_held();
-        } else if self.hosted.is_empty() {
+        } else if self.hosted.is_empty() || is_ahead {
             let taken = match self.take_tasks(programs, most, terms) {
                 // Tasks are worth more to others than what lies below them.
-                tasks if !tasks.is_empty() => tasks,
+                tasks if !tasks.is_empty() || is_ahead => tasks,
                 _ => self.take_oldest(most),
             };
             for job in taken {
@@ -1598,7 +1599,9 @@ impl ImaginaryWorkers {
         if jobs.len() < most as usize {
             self.armed = true;
             self.fresh = false;
-            self.ask_to_publish();
+            if !is_ahead {
+                self.ask_to_publish();
+            }
         }
         self.events.push_back(Event::Took(TookJobs {
             request,

@@ -335,7 +335,7 @@ fn a_rebirth_severs_both_ways() {
     let steal = Message::Steal {
         request: Request(99),
         most: 9,
-        lifeline: false,
+        kind: crate::node::RequestKind::Now,
     };
     cluster.forge(0, other, steal);
     assert_eq!(cluster.away(0), away);

@@ -41,7 +41,7 @@ impl Repair {
                 continue;
             }
             // `None`: the token is known. A job that is said twice is hosted once.
-            if let Some(key) = cx.books.host(deal, came, &parcel) {
+            if let Some(key) = cx.books.host(cx.now, deal, came, &parcel) {
                 // Counted while its values are fetched: the worker that will run it is idle, but
                 // spoken for, so no further job is asked for on its behalf.
                 cx.books.hands.expect();
@@ -137,14 +137,8 @@ impl Repair {
 
     /// The workers have a hosted job from now on.
     fn give(cx: &mut Context<'_>, key: HostedId) {
-        let started = cx.books.hands.give(cx.now);
-        if let Some(hosted) = cx.books.hosted(key) {
-            hosted.state = HostedState::Started;
-            hosted.started = started;
-            hosted.since = cx.now;
-        }
-        // The workers have a job more: a node that asked in vain may be served now.
-        cx.books.look_again();
+        let workers = cx.view.me().threads;
+        cx.books.given(cx.now, key, workers);
     }
 
     /// A hosted job that has taken down whoever had it is for others.
@@ -193,7 +187,7 @@ impl Repair {
     ) -> Option<Saved> {
         cx.books.hands.move_on();
         // The workers are free of it in any case, also when nobody waits for its answer any more.
-        cx.books.ended(key);
+        cx.books.ended(cx.now, key);
         let Some(hosted) = cx.books.hosted(key) else {
             cx.books.let_go(&answer);
             return None;
@@ -215,7 +209,7 @@ impl Repair {
 
     /// The workers have given a hosted job up.
     pub(crate) fn saved(&mut self, cx: &mut Context<'_>, key: HostedId) {
-        cx.books.ended(key);
+        cx.books.ended(cx.now, key);
         self.forget_unwanted(cx, key);
     }
 

@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Action, Context, Deal, HostedId, Lattices, Message, NodeId, Peer, ProtocolConfig, Request,
-    Taken, Token, TookJobs, View,
+    RequestKind, Spent, Taken, Token, TookJobs, View,
     books::{HostedState, JobSource, Outbox, Spare, Trip, in_pieces},
 };
 use crate::job::{Answer, JobLoad, JobSample, Parcel, ValueSize};
@@ -91,6 +91,8 @@ impl Steal {
             idle: hands.idle(),
             others: self.victim.hang_on(),
             running: hands.running(),
+            coming: hands.coming(),
+            workers: cx.view.me().threads,
         };
         match cx.books.draining || self.is_full {
             // The node asks for work no more, but the requests under way still run out.
@@ -236,7 +238,7 @@ impl Steal {
         from: Peer,
         request: Request,
         most: u32,
-        lifeline: bool,
+        kind: RequestKind,
     ) {
         // Rule `Liveness`: a request that was under way when its sender died would take a job
         // along, which nobody puts back any more.
@@ -244,8 +246,7 @@ impl Steal {
             return;
         }
         let round_trip = self.trips.to(cx.view, from);
-        self.victim
-            .ask(cx, from, request, most, lifeline, round_trip);
+        self.victim.ask(cx, from, request, most, kind, round_trip);
         // No turn follows: the asker is told, rather than left waiting.
         if cx.books.leaving {
             self.victim.close(cx);
@@ -359,18 +360,19 @@ impl Steal {
         else {
             return;
         };
-        // If there were more jobs than workers it has waited, nobody knows how long.
-        let has_waited = hosted.since.is_zero() || cx.books.hands.running() > cx.view.me().threads;
-        if has_waited {
+        let Some(begun) = hosted.begun else {
             return;
-        }
+        };
         let sample = JobSample {
             shape,
-            took: cx.now.saturating_sub(hosted.since),
+            took: cx.now.saturating_sub(begun),
             back: bytes.len() as u64,
         };
         if worth::is_much(&sample) {
-            let spent = sample.took.as_micros() as u64;
+            let spent = Spent {
+                waited: begun.saturating_sub(hosted.came).as_micros() as u64,
+                took: sample.took.as_micros() as u64,
+            };
             let waiters = hosted.waiters.iter().filter(|(_, waiter)| waiter.origin);
             cx.actions.extend(waiters.map(|(deal, _)| {
                 Action::Send(deal.peer, Message::Spent(vec![(deal.token, spent)]))
@@ -409,14 +411,13 @@ impl Steal {
     }
 
     /// A thief says how long jobs took there.
-    pub(crate) fn spent(cx: &mut Context<'_>, from: Peer, spent: &[(Token, u64)]) {
-        for (token, micros) in spent {
+    pub(crate) fn spent(cx: &mut Context<'_>, from: Peer, spent: &[(Token, Spent)]) {
+        for (token, spent) in spent {
             if let Some(away) = cx.books.outstanding(Deal::new(from, *token))
                 && let Some(trip) = &mut away.trip
             {
-                let spent = Duration::from_micros(*micros);
-                trip.spent =
-                    Some(spent).filter(|spent| *spent <= cx.now.saturating_sub(trip.since));
+                let away = cx.now.saturating_sub(trip.since);
+                trip.spent = Some(*spent).filter(|spent| spent.in_all() <= away);
             }
         }
     }
@@ -428,16 +429,16 @@ impl Steal {
                 && let Some(away) = cx.books.look_away(Deal::new(from, *token))
                 && !away.answering
                 && let Some(trip) = away.trip
-                && let Some(took) = trip.spent
+                && let Some(spent) = trip.spent
             {
                 let (shape, back) = (away.job.shape, bytes.len() as u64);
+                let took = Duration::from_micros(spent.took);
                 self.worth.learn(&JobSample { shape, took, back });
-                let way = cx.now.saturating_sub(trip.since).saturating_sub(took);
-                let way = way.saturating_sub(self.trips.to(cx.view, from));
-                // What it borrowed may have moved too, or not.
-                if shape.lent == 0 {
-                    self.worth.moved(cx.now, from, shape.bytes + back, way);
-                }
+                let way = cx.now.saturating_sub(trip.since);
+                let way = way.saturating_sub(spent.in_all() + self.trips.to(cx.view, from));
+                // While what it borrowed was fetched it waited there.
+                let moved = shape.own_bytes() + back;
+                self.worth.moved(cx.now, from, moved, way);
             }
         }
     }
@@ -491,9 +492,7 @@ impl Steal {
         // Answers and jobs that are handed back go first, so that the thief does not look for work elsewhere.
         self.say(cx);
         self.worth.accepted(asker.peer);
-        // The way of a job whose values have to be fetched first says nothing of its link.
-        let travels_alone = |job: &&(Token, Parcel)| job.1.needs.is_empty();
-        for (token, _) in jobs.iter().filter(travels_alone) {
+        for (token, _) in &jobs {
             if let Some(away) = cx.books.outstanding(Deal::new(asker.peer, *token)) {
                 away.trip = Some(Trip {
                     since: cx.now,
@@ -521,7 +520,7 @@ impl Steal {
 
     /// A victim has jobs, but none is worth the way to here.
     pub(crate) fn refused(&mut self, cx: &mut Context<'_>, from: Peer, request: Request) {
-        self.answered(cx, from, request, 0, false);
+        self.answered(cx, from, request, 0, &[]);
     }
 
     /// A victim has answered that request: with jobs, or without any.
@@ -531,10 +530,11 @@ impl Steal {
         from: Peer,
         request: Request,
         left: u32,
-        found: bool,
+        jobs: &[(Token, Parcel)],
     ) {
         let reply = Reply {
-            found,
+            found: !jobs.is_empty(),
+            are_tasks: jobs.iter().any(|(_, parcel)| parcel.keeps),
             left,
             round_trip: self.trips.to(cx.view, from),
         };

@@ -49,6 +49,14 @@ pub(super) const PASSED_OVER_MOST: u32 = 3;
 /// wait here that others could have run. Too large: workers wait for the network between small jobs.
 pub(super) const TINY: f64 = 1.0;
 
+/// The tasks of a flow that a node has besides those that its workers run, for each worker, at most. Too small: workers wait for data. Too large:
+/// tasks wait here that others could have run.
+pub(super) const AHEAD: u32 = 2;
+
+/// If tasks come, with their data, in less than this part of the time that one takes, they are asked for when workers have nothing to do.
+/// Too small: long tasks wait at a node, while others have nothing to do. Too large: workers wait for data.
+pub(super) const LONG: f64 = 0.02;
+
 /// A node of this site whose round trip is longer than this, and than [`SUSPECT_SHARE`] of that to the nearest other
 /// site, may have a wrong site name. Too small: busy networks look like wrong names.
 pub(super) const SUSPECT: Duration = Duration::from_millis(10);

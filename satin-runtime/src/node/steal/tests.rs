@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::super::{
     Action, Event, Identity, Message, MessageKind, Node, NodeId, Notice, Peer, Policy,
-    ProtocolConfig, RepairMode, Request, Taken, Token, TookJobs, View,
+    ProtocolConfig, RepairMode, Request, RequestKind, Taken, Token, TookJobs, View,
     cluster::{BEST, Cluster, Path, Program, Shape, Smallest},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         Answer, BoundName, Fingerprint, History, JobId, JobLoad, JobName, JobSample, JobShape,
         Lattices, Offer, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, ValueSize,
     },
-    node::{DepartureId, Page, SheetChange, Terms},
+    node::{DepartureId, HostedId, Page, SheetChange, Terms},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -423,12 +423,19 @@ fn received(from: Peer, message: Message) -> Event {
     }
 }
 
+fn kind(lifeline: bool) -> RequestKind {
+    match lifeline {
+        true => RequestKind::Lifeline,
+        false => RequestKind::Now,
+    }
+}
+
 /// The first request of a thief, for one job.
 fn asks_for_one(lifeline: bool) -> Message {
     Message::Steal {
         request: Request(1),
         most: 1,
-        lifeline,
+        kind: kind(lifeline),
     }
 }
 
@@ -1308,6 +1315,147 @@ fn who_has_not_heard_of_the_end_of_a_root_job_gets_the_bounds_of_its_parts() {
     }
 }
 
+fn task() -> Parcel {
+    Parcel {
+        keeps: true,
+        ..parcel()
+    }
+}
+
+/// Requests for work among what a node says.
+fn requests(actions: &[Action]) -> Vec<(Peer, RequestKind, u32, Request)> {
+    let asked = actions.iter().filter_map(|action| match action {
+        Action::Send(
+            to,
+            Message::Steal {
+                request,
+                most,
+                kind,
+            },
+        ) => Some((*to, *kind, *most, *request)),
+        _ => None,
+    });
+    asked.collect()
+}
+
+/// The job that the workers are given.
+fn started(actions: &[Action]) -> HostedId {
+    let start = actions.iter().find_map(|action| match action {
+        Action::Start(key, _) => Some(*key),
+        _ => None,
+    });
+    start.expect("the workers get a job")
+}
+
+#[test]
+fn the_next_tasks_of_a_flow_are_asked_for_before_the_last_ones_are_done() {
+    let (mut node, [_, owner, _]) = by_hand();
+    node.handle(MS, Event::Idle(1));
+    let (_, _, _, request) = requests(&actions(&mut node))[0];
+    node.handle(
+        2 * MS,
+        received(owner, jobs_of(request, vec![(Token(5), task())])),
+    );
+    let told = actions(&mut node);
+    assert_eq!(requests(&told), [], "nobody knows how long a task takes");
+    node.handle(60 * MS, Event::Done(started(&told), one_byte()));
+    actions(&mut node);
+    // A task takes 58 ms, and the next one comes after 100 ms: so two are to be on their way.
+    node.handle(
+        200 * MS,
+        received(owner, jobs_of(Request(9), vec![(Token(6), task())])),
+    );
+    let told = actions(&mut node);
+    let [(to, kind, most, request)] = requests(&told)[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((to, kind, most), (owner, RequestKind::Ahead, 2));
+    let key = started(&told);
+    node.handle(210 * MS, Event::Idle(0));
+    assert_eq!(requests(&actions(&mut node)), [], "it stands");
+    // As many as that are enough.
+    let jobs = vec![(Token(7), task()), (Token(8), task())];
+    node.handle(220 * MS, received(owner, jobs_of(request, jobs)));
+    assert_eq!(requests(&actions(&mut node)), []);
+    node.handle(260 * MS, Event::Done(key, one_byte()));
+    let told = actions(&mut node);
+    let [(_, RequestKind::Ahead, 1, request)] = requests(&told)[..] else {
+        panic!("{told:?}");
+    };
+    // When there are none left here, whoever has something is asked.
+    node.declare_dead(270 * MS, owner);
+    node.handle(280 * MS, Event::Done(HostedId(key.0 + 1), one_byte()));
+    node.handle(290 * MS, Event::Done(HostedId(key.0 + 2), one_byte()));
+    let told = actions(&mut node);
+    assert_eq!(requests(&told), [], "{request:?}");
+}
+
+#[test]
+fn jobs_of_a_tree_are_not_asked_for_ahead() {
+    let (mut node, [_, owner, _]) = by_hand();
+    node.handle(MS, Event::Idle(1));
+    actions(&mut node);
+    for (round, token) in [(1, 5), (2, 6)] {
+        let jobs = vec![(Token(token), parcel())];
+        node.handle(
+            round * 200 * MS,
+            received(owner, jobs_of(Request(token), jobs)),
+        );
+        let told = actions(&mut node);
+        assert_eq!(requests(&told), []);
+        let done = Event::Done(started(&told), one_byte());
+        node.handle(round * 200 * MS + 60 * MS, done);
+        actions(&mut node);
+    }
+}
+
+#[test]
+fn who_asks_ahead_waits_until_there_is_more_than_others_take() {
+    let (mut node, [_, busy, idle]) = by_hand();
+    let ahead = Message::Steal {
+        request: Request(1),
+        most: 2,
+        kind: RequestKind::Ahead,
+    };
+    node.handle(MS, received(busy, ahead));
+    let (request, terms) = the_take(&mut node);
+    assert!(terms.is_ahead());
+    let too_few = TookJobs {
+        request,
+        ..TookJobs::default()
+    };
+    node.handle(2 * MS, Event::Took(too_few));
+    let told = actions(&mut node);
+    assert_eq!(
+        told,
+        [],
+        "it stands, nobody is asked anew, and nobody is hungry"
+    );
+    // What is not for that one is for one that has nothing to do.
+    node.handle(3 * MS, received(idle, asks(2, false)));
+    let (request, terms) = the_take(&mut node);
+    assert!(!terms.is_ahead());
+    node.handle(4 * MS, took_one(request, task()));
+    let told = actions(&mut node);
+    assert_eq!(given(&told), [idle]);
+    // There is more: but others come first.
+    let (request, terms) = take_among(told);
+    assert!(terms.is_ahead());
+    let too_few = TookJobs {
+        request,
+        ..TookJobs::default()
+    };
+    node.handle(5 * MS, Event::Took(too_few));
+    node.handle(6 * MS, received(idle, asks(3, true)));
+    let (request, terms) = the_take(&mut node);
+    assert!(!terms.is_ahead());
+    node.handle(7 * MS, took_one(request, task()));
+    let (request, terms) = the_take(&mut node);
+    assert!(terms.is_ahead());
+    node.handle(8 * MS, took_one(request, task()));
+    assert_eq!(given(&actions(&mut node)), [busy]);
+}
+
 #[test]
 fn the_answer_of_an_orphan_that_had_gone_on_is_kept() {
     let (mut node, [_, origin, thief]) = by_hand();
@@ -1392,7 +1540,7 @@ fn for_a_while_after_many_refusals_no_job_is_looked_at_for_that_thief() {
     let steal = |request| Message::Steal {
         request: Request(request),
         most: 1,
-        lifeline: false,
+        kind: RequestKind::Now,
     };
     node.handle(2 * MS, received(thief, steal(2)));
     let told = Action::Send(thief, Message::NotWorth(Request(2)));
@@ -1561,7 +1709,11 @@ fn load(bytes: u64) -> JobLoad {
 
 /// The take that the node makes now: its number and its terms.
 fn the_take(node: &mut Node) -> (u64, Terms) {
-    let take = actions(node).into_iter().find_map(|action| match action {
+    take_among(actions(node))
+}
+
+fn take_among(actions: Vec<Action>) -> (u64, Terms) {
+    let take = actions.into_iter().find_map(|action| match action {
         Action::Take { request, terms, .. } => Some((request, terms)),
         _ => None,
     });
@@ -1591,7 +1743,7 @@ fn asks(request: u64, lifeline: bool) -> Message {
     Message::Steal {
         request: Request(request),
         most: 1,
-        lifeline,
+        kind: kind(lifeline),
     }
 }
 

@@ -6,11 +6,13 @@ use rand::RngExt;
 
 use super::{
     super::{
-        Action, Context, Message, Peer, ProtocolConfig, Request, View,
+        Action, Context, Message, Peer, ProtocolConfig, Request, RequestKind, View,
         books::Hands,
         expiry::{Expiry, ran_out},
     },
-    numbers::{MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY},
+    numbers::{
+        AHEAD, LONG, MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY,
+    },
     policy::{self, Around, StealPolicy},
     trips::Trips,
 };
@@ -58,6 +60,10 @@ pub(super) struct Need {
     pub(super) others: u32,
     /// Hosted jobs that the workers have.
     pub(super) running: u32,
+    /// Hosted jobs that wait for their values.
+    pub(super) coming: u32,
+    /// All workers.
+    pub(super) workers: u32,
 }
 
 /// The answer of a victim.
@@ -65,6 +71,8 @@ pub(super) struct Need {
 pub(super) struct Reply {
     /// Whether jobs came.
     pub(super) found: bool,
+    /// Whether they are tasks of a flow.
+    pub(super) are_tasks: bool,
     /// The number of jobs that the victim has beside those, about.
     pub(super) left: u32,
     /// The round trip to the victim.
@@ -94,6 +102,10 @@ pub(super) struct Thief {
     pause: Duration,
     /// A request for more of the tiny jobs, before the last ones are done.
     ahead: Option<Ask>,
+    /// The node that the last tasks of a flow came from.
+    flow: Option<Peer>,
+    /// The request for the next ones, which stands there.
+    next_tasks: Option<Ask>,
     /// The node that the last jobs came from, if it had more, and the round trip to it.
     giver: Option<(Peer, Duration)>,
     /// The number of nodes in the pool when this node went to rest.
@@ -110,6 +122,8 @@ impl Thief {
             retry: None,
             pause: RETRY_FIRST,
             ahead: None,
+            flow: None,
+            next_tasks: None,
             giver: None,
             crowd: 0,
         }
@@ -147,6 +161,7 @@ impl Thief {
             self.hunt(cx, trips, need);
         }
         self.fetch_ahead(cx, trips, need);
+        self.ask_for_next_tasks(cx, trips, need);
     }
 
     /// Cuts all lifelines: there is work here.
@@ -184,7 +199,7 @@ impl Thief {
                 && let Some(victim) = self.victim(cx, trips, lane)
             {
                 let most = self.most(cx, trips, victim, lane, need);
-                self.lanes[lane].asked = Some(self.ask(cx, trips, victim, most, false));
+                self.lanes[lane].asked = Some(self.ask(cx, trips, victim, most, RequestKind::Now));
                 rests = false;
             } else if !self.lanes[lane].moored {
                 self.moor(cx, trips, lane, need);
@@ -218,7 +233,7 @@ impl Thief {
                 // A lifeline also brings jobs for those that hang on this node: a burst of work
                 // passes through it.
                 let most = most.max(others).min(MOST);
-                let lifeline = self.ask(cx, trips, peer, most, true);
+                let lifeline = self.ask(cx, trips, peer, most, RequestKind::Lifeline);
                 self.lanes[lane].lifelines.push(lifeline);
             }
         }
@@ -247,14 +262,14 @@ impl Thief {
         trips: &Trips,
         peer: Peer,
         most: u32,
-        lifeline: bool,
+        kind: RequestKind,
     ) -> Ask {
         self.requests += 1;
         let request = Request(self.requests);
         let steal = Message::Steal {
             request,
             most,
-            lifeline,
+            kind,
         };
         cx.actions.push_back(Action::Send(peer, steal));
         // Longer over a long link; and the first request pays for the connection too.
@@ -282,7 +297,39 @@ impl Thief {
         // Nodes that hang here in vain are served too, as this node knows where there is more.
         let most = (most as u32).max(need.others).min(MOST);
         if most > 0 {
-            self.ahead = Some(self.ask(cx, trips, giver, most, false));
+            self.ahead = Some(self.ask(cx, trips, giver, most, RequestKind::Now));
+        }
+    }
+
+    /// Leaves a request for tasks of a flow before workers have nothing to do, so that the data of the next ones travel while the last ones
+    /// run. Tasks do not spawn work for the workers of this node as jobs of a tree do: without it each would wait for its data.
+    fn ask_for_next_tasks(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
+        let have = need.running + need.coming;
+        let Some(flow) = self.flow.filter(|_| have > 0) else {
+            return self.cut_next_tasks(cx);
+        };
+        if self.next_tasks.is_some() {
+            return;
+        }
+        let workers = need.workers.max(1);
+        // In the time in which tasks come so many are done.
+        let comes = trips.to(cx.view, flow).as_secs_f64() + cx.books.hands.way();
+        let cover = (cx.books.hands.each()).map_or(0.0, |each| comes / each.max(1e-7));
+        if cover < LONG * f64::from(workers) {
+            return;
+        }
+        let ahead = (cover.ceil() as u32).min(AHEAD * workers);
+        let most = (workers + ahead).saturating_sub(have);
+        if most > 0 {
+            let ask = self.ask(cx, trips, flow, most.min(MOST), RequestKind::Ahead);
+            self.next_tasks = Some(ask);
+        }
+    }
+
+    fn cut_next_tasks(&mut self, cx: &mut Context<'_>) {
+        if let Some(ask) = self.next_tasks.take() {
+            let cut = Message::Cut(ask.request);
+            cx.actions.push_back(Action::Send(ask.peer, cut));
         }
     }
 
@@ -292,6 +339,7 @@ impl Thief {
     pub(super) fn answered(&mut self, from: Peer, request: Request, reply: Reply) {
         let Reply {
             found,
+            are_tasks,
             left,
             round_trip,
         } = reply;
@@ -301,6 +349,13 @@ impl Thief {
         if self.ahead.take_if(|ask| is_it(ask)).is_some() && !found {
             // The jobs that it had beside are gone by now.
             self.giver = None;
+        }
+        if are_tasks {
+            self.flow = Some(from);
+        }
+        if self.next_tasks.take_if(|ask| is_it(ask)).is_some() && !found {
+            // It goes, or none of its tasks is worth the way.
+            self.flow = None;
         }
         for lane in &mut self.lanes {
             let asked = lane.asked.take_if(|ask| is_it(ask)).is_some();
@@ -360,6 +415,7 @@ impl Thief {
             lane.moored &= lane.lifelines.len() == before;
         }
         self.ahead.take_if(|ask| lost(ask));
+        self.next_tasks.take_if(|ask| lost(ask));
     }
 
     /// Forgets a peer whose life is over.
@@ -369,6 +425,7 @@ impl Thief {
             lane.giver.take_if(|(giver, _)| *giver == peer);
         }
         self.giver.take_if(|(giver, _)| *giver == peer);
+        self.flow.take_if(|flow| *flow == peer);
     }
 
     /// Requests by connections before this epoch are lost.
@@ -383,7 +440,7 @@ impl Thief {
             let lifelines = lane.lifelines.iter_mut();
             lane.asked.iter_mut().chain(lifelines)
         });
-        for ask in asked.chain(&mut self.ahead) {
+        for ask in asked.chain(&mut self.ahead).chain(&mut self.next_tasks) {
             if ask.peer == peer {
                 ask.epoch.get_or_insert(epoch);
             }
@@ -410,7 +467,9 @@ impl Thief {
     /// Ends all requests: the node asks for no more work.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
         self.rest(cx);
+        self.cut_next_tasks(cx);
         self.ahead = None;
+        self.flow = None;
         self.giver = None;
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     super::{
-        Action, Context, Message, NodeId, Peer, Request,
+        Action, Context, Message, NodeId, Peer, Request, RequestKind,
         books::{Spare, lacking},
     },
     numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PASSED_OVER_MOST, PATIENCE},
@@ -23,7 +23,7 @@ pub(crate) struct Asker {
     pub(super) request: Request,
     /// The number of jobs that are asked for, at most.
     pub(super) most: u32,
-    pub(super) lifeline: bool,
+    pub(super) kind: RequestKind,
     /// Whether the asker stands at this site.
     pub(super) near: bool,
     /// The epoch of the connection it came on: with that, it goes.
@@ -56,6 +56,8 @@ pub(super) struct Victim {
     takes: u64,
     /// The workers were asked and had too little: they will say when there is something.
     armed: bool,
+    /// They had too little for a node that asked ahead: there may be enough for one that has nothing to do.
+    few: bool,
     /// Nodes for which there are tasks, as they keep what these need, even if workers here have nothing to do. Each with the number of the last
     /// question to the workers before they said so.
     kept_for: BTreeMap<NodeId, u64>,
@@ -70,7 +72,7 @@ impl Victim {
         peer: Peer,
         request: Request,
         most: u32,
-        lifeline: bool,
+        kind: RequestKind,
         round_trip: Duration,
     ) {
         let mut of_peer = self.askers.iter().filter(|asker| asker.peer == peer);
@@ -85,12 +87,12 @@ impl Victim {
         }
         // The last word of the workers may be old: an ordinary request asks them anew. A lifeline
         // can wait for their word.
-        self.armed &= lifeline;
+        self.armed &= kind.stands();
         self.askers.push_back(Asker {
             peer,
             request,
             most: most.max(1),
-            lifeline,
+            kind,
             near: cx.view.is_near(peer),
             epoch: cx.links.epoch(peer).unwrap_or(0),
             round_trip,
@@ -130,6 +132,7 @@ impl Victim {
     /// Notes that the workers may have something to give: they can be asked again.
     pub(super) fn look_again(&mut self) {
         self.armed = false;
+        self.few = false;
     }
 
     /// Notes that there are tasks which need what that node keeps.
@@ -144,7 +147,8 @@ impl Victim {
 
     /// Is any asker waiting? `None` while that is being found out.
     pub(super) fn is_asked(&self) -> Option<bool> {
-        let any = !self.askers.is_empty() || !self.parked.is_empty();
+        let parked = self.parked.iter().map(|(_, asker)| asker);
+        let any = (self.askers.iter().chain(parked)).any(|asker| !asker.is_ahead());
         // The asker that is being served is in no queue: it may be satisfied in a moment, or wait
         // again.
         self.taking.is_none().then_some(any)
@@ -152,7 +156,7 @@ impl Victim {
 
     /// The number of nodes of this site whose lifelines hang here.
     pub(super) fn hang_on(&self) -> u32 {
-        let hang = |asker: &&Asker| asker.lifeline && asker.near;
+        let hang = |asker: &&Asker| asker.kind == RequestKind::Lifeline && asker.near;
         let parked = self.parked.iter().map(|(_, asker)| asker);
         self.askers.iter().chain(parked).filter(hang).count() as u32
     }
@@ -173,7 +177,7 @@ impl Victim {
         worth: &mut Worth,
     ) {
         if self.parked.iter().any(|(until, _)| *until <= cx.now) {
-            self.armed = false;
+            self.look_again();
             self.unpark(cx.now);
         }
         // The workers are asked one question at a time: the answer says what is left for the next
@@ -194,7 +198,7 @@ impl Victim {
             let armed = self.armed && spare != Spare::Nothing;
             self.askers.retain_mut(|asker| {
                 // A lifeline waits for work, however long that takes.
-                if asker.lifeline {
+                if asker.kind.stands() {
                     return true;
                 }
                 // Busy workers may be about to publish something: an ordinary request waits a
@@ -212,7 +216,8 @@ impl Victim {
             return;
         }
         self.let_rest(cx, worth);
-        if self.askers.is_empty() {
+        let is_left = |asker: &Asker| !self.few || !asker.is_ahead();
+        if !self.askers.iter().any(is_left) {
             return;
         }
         let next = self.choose(cx, backlog);
@@ -230,6 +235,7 @@ impl Victim {
         let request = self.takes;
         let terms = worth.terms(cx.now, next.peer, next.round_trip);
         let terms = terms.with_at_hand(cx.books.holders.at_hand(cx.view, next.peer));
+        let terms = terms.ahead(next.is_ahead());
         if worth.tries(cx.now, next.peer) {
             let trial = Message::Trial(trial());
             cx.actions.push_back(Action::Send(next.peer, trial));
@@ -259,15 +265,18 @@ impl Victim {
 
     /// Takes out the asker that is served next.
     fn choose(&mut self, cx: &Context<'_>, backlog: u32) -> Asker {
-        // The own site first: jobs that are given there are soon done, and soon back. Ordinary
+        // Those that have nothing to do first, and of them the own site: jobs that are given there are soon done, and soon back. Ordinary
         // requests before lifelines, as their senders wait. Of lifelines first the one that passes
         // most on; but of jobs that were given to this node to pass on, no asker gets more
         // than there is: the jobs would go round, away from the nodes that hang on this one.
         let rank = |asker: &Asker| {
             let too_much = backlog > 0 && asker.most > backlog;
-            (!asker.near, asker.lifeline, too_much)
+            (asker.is_ahead(), !asker.near, asker.kind.stands(), too_much)
         };
-        let more_first = |asker: &Asker| Reverse(if asker.lifeline { asker.most } else { 0 });
+        let more_first = |asker: &Asker| match asker.kind {
+            RequestKind::Lifeline => Reverse(asker.most),
+            _ => Reverse(0),
+        };
         // Of equal rank the one first that need not fetch what the jobs mention.
         let lacks = |asker: &Asker| {
             let at_hand = cx.books.holders.at_hand(cx.view, asker.peer);
@@ -298,9 +307,13 @@ impl Victim {
     pub(super) fn took(&mut self, request: u64, found: usize) -> Option<Asker> {
         let taking = self.taking.take_if(|taking| taking.request == request)?;
         // Then, and only then, the workers will say when there is more.
-        self.armed = found < taking.most as usize;
+        let is_short = found < taking.most as usize;
+        self.few = is_short;
+        if !taking.asker.is_ahead() {
+            self.armed = is_short;
+        }
         let keeper = taking.asker.peer.id;
-        if self.armed
+        if is_short
             && self
                 .kept_for
                 .get(&keeper)
@@ -321,7 +334,7 @@ impl Victim {
     ) {
         // Put back into the queue at once, it would be served with the same job again in this very
         // turn.
-        if asker.lifeline {
+        if asker.kind.stands() {
             self.parked.push((cx.now + wait, asker));
         } else {
             cx.actions
@@ -342,6 +355,13 @@ impl Victim {
         for asker in self.askers.drain(..) {
             say_none(cx, asker.peer, asker.request);
         }
+    }
+}
+
+impl Asker {
+    /// Does it ask for what its workers will do later?
+    pub(super) fn is_ahead(&self) -> bool {
+        self.kind == RequestKind::Ahead
     }
 }
 

@@ -278,6 +278,8 @@ pub struct Terms {
     now: Duration,
     /// The number of the thief's node.
     to: u128,
+    /// Its workers have tasks, and will do the next ones later.
+    ahead: bool,
     link: LinkSpeed,
 }
 
@@ -346,6 +348,11 @@ impl Terms {
         Terms { at_hand, ..self }
     }
 
+    /// For a thief that asks ahead, or not.
+    pub(super) fn ahead(self, ahead: bool) -> Terms {
+        Terms { ahead, ..self }
+    }
+
     /// Is that job worth the way?
     #[must_use]
     pub fn accept(&self, load: &JobLoad) -> bool {
@@ -386,6 +393,12 @@ impl Terms {
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn lacking(&self, values: &[ValueSize]) -> u64 {
         lacking(values, &self.at_hand)
+    }
+
+    /// Does the thief ask ahead, so that it gets tasks alone, and of these what others will not soon begin?
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.ahead
     }
 
     /// The number of the thief's node.
@@ -579,6 +592,7 @@ impl Worth {
             at_hand: Vec::new(),
             now,
             to: peer.id.0,
+            ahead: false,
             link: LinkSpeed {
                 round_trip: round_trip.as_secs_f64(),
                 rate: rate.map(|(rate, _)| rate),

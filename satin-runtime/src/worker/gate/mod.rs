@@ -40,7 +40,7 @@ pub(super) use hosted::HostedTask;
 pub(crate) use hosted::came_from_afar;
 pub(super) use ledger::{FrameRef, Ledger};
 use ledger::{SlotRef, lock};
-use pack::{Leaver, Leavers};
+use pack::{Leaver, Leavers, Thief};
 pub(super) use pack::{
     OpenedAnswer, WholeAnswer, finish, import, length_of, open_parts, pack, take_answer,
 };
@@ -66,6 +66,11 @@ pub trait Judge: Send + Sync {
     /// The number of the node that is to get them.
     fn thief(&self) -> u128 {
         0
+    }
+
+    /// Do its workers have tasks, so that it is to get tasks alone, and of these what others will not soon begin?
+    fn is_ahead(&self) -> bool {
+        false
     }
 
     /// The way of such a job.
@@ -232,7 +237,9 @@ impl Gate {
     #[must_use]
     pub fn take(&self, most: u32) -> Haul {
         let mut result = Haul::default();
-        self.send_off(self.choose(most, 0), None, |haul| result = haul);
+        self.send_off(self.choose(most, Thief::default()), None, |haul| {
+            result = haul
+        });
         result
     }
 
@@ -240,7 +247,7 @@ impl Gate {
     /// there is some that is not known to be quick: then another thread does it, and [`Outside::took`] tells, with this number.
     #[must_use]
     pub fn take_for(&self, request: u64, most: u32, judge: &Arc<dyn Judge>) -> Option<Haul> {
-        let mut leavers = self.choose(most, judge.thief());
+        let mut leavers = self.choose(most, Thief::of(&**judge));
         let mut haul = None;
         let is_quick =
             |leaver: &mut Leaver| leaver.pack_quickly() && leaver.may_leave(&**judge).is_ok();
@@ -257,7 +264,7 @@ impl Gate {
     }
 
     /// Chooses jobs that may leave to that node, at most `most` of them.
-    fn choose(&self, most: u32, thief: u128) -> Leavers {
+    fn choose(&self, most: u32, thief: Thief) -> Leavers {
         let (pool, ledger) = (&*self.pool, &self.pool.ledger);
         let called_home = lock(&ledger.absent).called_home;
         // Set before the look: a worker that publishes after it tells.
@@ -273,23 +280,29 @@ impl Gate {
         pool.all().for_each(Worker::seize);
         let all = held + spare + returned + pool.public() as usize;
         // What is best run there need not stay for the workers here.
-        let half = all.div_ceil(2).max(pool.boards.len_for(thief));
-        let limit = (most as usize).min(half);
-        let mut hosted: Vec<Taken> = match limit {
-            0 => Vec::new(),
-            _ => pool.unhold().into_iter().collect(),
+        let half = match thief.is_ahead {
+            // The workers here, and nodes that have nothing to do, begin sooner with the others.
+            true => (pool.boards.len()).saturating_sub(pool.workers() as usize),
+            false => all.div_ceil(2),
         };
-        if hosted.is_empty() && !pool.holds_own() {
-            hosted = pool.unstart(spare.min(limit));
+        let half = half.max(pool.boards.len_for(thief.node));
+        let limit = (most as usize).min(half);
+        let (mut hosted, mut own): (Vec<Taken>, _) = (Vec::new(), Vec::new());
+        if limit > 0 && !thief.is_ahead {
+            hosted.extend(pool.unhold());
+            if hosted.is_empty() && !pool.holds_own() {
+                hosted = pool.unstart(spare.min(limit));
+            }
         }
-        let mut own = Vec::new();
         if hosted.is_empty() {
             self.take_own(limit, thief, &mut own);
         }
         if hosted.len() + own.len() < most as usize {
-            pool.ask_those_without_public();
-            self.seize_soon();
-            pool.boards.wants_more(pool, thief);
+            if !thief.is_ahead {
+                pool.ask_those_without_public();
+                self.seize_soon();
+            }
+            pool.boards.wants_more(pool, thief.node);
         } else {
             ledger.wanted.store(false, Ordering::Relaxed);
         }
@@ -474,11 +487,15 @@ impl Gate {
         self.pool.clerk.stack()
     }
 
-    fn take_own(&self, limit: usize, thief: u128, jobs: &mut Vec<Leaver>) {
+    fn take_own(&self, limit: usize, thief: Thief, jobs: &mut Vec<Leaver>) {
         // Other threads take too, and some jobs cannot leave: then the take looks again, but not for ever.
         let mut misses = 2 * self.pool.workers() + 4;
         while jobs.is_empty() && limit > 0 && misses > 0 {
-            let Some((source, depth)) = self.pool.shallowest() else {
+            let shallowest = match thief.is_ahead {
+                true => Some((TakeFrom::Board, STAYS)),
+                false => self.pool.shallowest(),
+            };
+            let Some((source, depth)) = shallowest else {
                 return;
             };
             let mut parent = None;
@@ -505,7 +522,7 @@ impl Gate {
         source: TakeFrom,
         depth: u16,
         parent: Option<*const Frame>,
-        thief: u128,
+        thief: Thief,
     ) -> Option<Found> {
         match source {
             TakeFrom::Deque(victim) => {
@@ -519,7 +536,7 @@ impl Gate {
                 Some(Found { slot, back })
             }
             TakeFrom::Board => {
-                let slot = self.pool.boards.take(&self.pool, thief)?;
+                let slot = self.pool.boards.take(&self.pool, thief.node)?;
                 let back = Back::default();
                 Some(Found { slot, back })
             }

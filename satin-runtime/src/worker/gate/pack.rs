@@ -14,14 +14,31 @@ use crate::job::{
     record::{STAYS, Slot},
 };
 
+/// The node that is to get jobs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Thief {
+    /// Its number.
+    pub(super) node: u128,
+    /// See [`Judge::is_ahead`].
+    pub(super) is_ahead: bool,
+}
+
+impl Thief {
+    pub(super) fn of(judge: &dyn Judge) -> Thief {
+        Thief {
+            node: judge.thief(),
+            is_ahead: judge.is_ahead(),
+        }
+    }
+}
+
 /// Jobs on their way out. They have left their deques and stay in their slots until their arguments are written.
 pub(super) struct Leavers {
     pub(super) hosted: Vec<Taken>,
     pub(super) own: Vec<Leaver>,
     /// Number of jobs that the caller wants.
     pub(super) most: u32,
-    /// The number of the node that is to get them.
-    pub(super) thief: u128,
+    pub(super) thief: Thief,
     /// About how many there were.
     pub(super) all: usize,
     /// True if held jobs are among them: then the outside is told which are still held.

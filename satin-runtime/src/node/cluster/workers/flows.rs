@@ -388,14 +388,18 @@ impl ImaginaryWorkers {
     }
 
     /// The gate: of the last tasks of the boards those whose data are with the thief, `most` of them at most, and no more than half of
-    /// all jobs.
+    /// all jobs; or, for one that asks ahead, than what the workers here and others do not begin before.
     pub(super) fn take_tasks(
         &mut self,
         programs: &[Program],
         most: u32,
         terms: &Terms,
     ) -> Vec<Spawned> {
-        let limit = self.takeable().div_ceil(2).min(most as usize);
+        let limit = match terms.is_ahead() {
+            true => (self.boards.len()).saturating_sub(self.lanes.len()),
+            false => self.takeable().div_ceil(2),
+        };
+        let limit = limit.min(most as usize);
         let mut boards = std::mem::replace(&mut self.boards, Boards::new(0));
         let to_move = |job: &Spawned| {
             let (shape, named) = self.shape_of(programs, job.frame, job.index, job.work);
