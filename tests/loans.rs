@@ -441,6 +441,43 @@ fn tasks_pass_data_on_elsewhere_and_what_is_lost_there_is_made_again_here() {
     assert_eq!((list, sum), (increased()[1].clone(), 7));
 }
 
+/// What comes of a flow whose first task has made another list elsewhere than it makes here, if that is lost there.
+fn made_otherwise(is_strict: bool) -> Result<u64, String> {
+    data::store();
+    let pool = satin::builder().threads(1).flow_strict(is_strict).build();
+    let pool = pool.expect("a pool");
+    let [begun, until] = flags();
+    let program = || {
+        flow!(|g| {
+            let list = task!(g, long_of(14_000_000));
+            let sum = task!(g, sum_of(r(list), 1));
+            raise(begun);
+            await_flag(until);
+            g.take(sum)
+        })
+    };
+    let gate = pool.gate();
+    std::thread::scope(|scope| {
+        let flow = scope.spawn(|| pool.run(program));
+        await_flag(begun);
+        let make = taken(&gate, 1).remove(0);
+        assert!(gate.deliver(make.0, kept_elsewhere(&long(15_000_000), true)));
+        raise(until); // Nobody outside brings anything.
+        flow.join()
+            .map_err(|panic| *panic.downcast().expect("a text"))
+    })
+}
+
+#[test]
+fn a_task_that_makes_something_else_when_it_runs_again_ends_its_flow_if_that_is_set() {
+    let _watchdog =
+        Watchdog::new("a_task_that_makes_something_else_when_it_runs_again_ends_its_flow");
+    let here = long(14_000_000).iter().sum::<u64>() + 1;
+    assert_eq!(made_otherwise(false), Ok(here));
+    let story = made_otherwise(true).expect_err("the flow panics");
+    assert!(story.contains("long_of` has run a second time"), "{story}");
+}
+
 /// Whoever has a task that took down a node runs it elsewhere, and there nobody would have its data.
 #[test]
 fn a_task_that_only_others_may_run_waits_here_until_its_data_have_been_made_again() {

@@ -159,6 +159,18 @@ macro_rules! settings {
             flow_window: usize, "SATIN_FLOW_WINDOW", "TASKS",
                 "Tasks of a flow that are not over while its closure makes more; beyond, its worker runs tasks first",
                 "65536", "a number of tasks, 1 or more";
+            /// End a flow with a panic if a task that runs again, as what it made was lost, makes something else now. Default: no, a warning
+            /// says so.
+            flow_strict: bool, "SATIN_FLOW_STRICT", "SWITCH",
+                "End a flow with a panic, and not with a warning, if a task that runs again makes something else than before",
+                "no", "1 or 0";
+            /// Memory of this process, such as `1GiB`, for data that tasks of flows have read or made here last, beside what is kept because
+            /// others need it; what it was decoded to takes about as much again. Too small, and data are fetched or made again; too large, and
+            /// it is not there for the program. Default: 256 MiB.
+            flow_data: String, "SATIN_FLOW_DATA", "SIZE",
+                "Memory, such as `1GiB`, for data that tasks of flows have read or made here last; what it was decoded to takes about \
+                 as much again",
+                "256MiB", "a size such as 1GiB or 500MB";
             /// Stack of a worker in MiB, reserved and committed as it is used. Too small, and deep recursion ends in a
             /// panic that says so; too large, and the address space of a small machine runs out. Default: 256.
             stack: usize, "SATIN_STACK", "MIB",

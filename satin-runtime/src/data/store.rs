@@ -41,9 +41,10 @@ pub fn store() -> &'static Store {
 }
 
 /// Shared values by name. There is one, [`store()`], for all pools of the process.
-#[derive(Default)]
 pub struct Store {
     values: Mutex<StoredValues>,
+    /// Bytes of the values that are kept because jobs have borrowed them here.
+    recent_room: AtomicUsize,
     arriving: Mutex<HashMap<ValueName, Arriving>>,
 }
 
@@ -67,7 +68,7 @@ struct Recent {
     bytes: usize,
 }
 
-/// Bytes of the values that are kept because jobs have borrowed them here; what they have been decoded to takes about as much again. Too
+/// Bytes of the values that are kept because jobs have borrowed them here, if nothing else is set; what they have been decoded to takes about as much again. Too
 /// few: data are fetched again for the next task that reads them. Too many: memory.
 const MOST_RECENT: usize = 256 << 20;
 
@@ -115,6 +116,16 @@ pub enum PieceOutcome {
     Stored,
     /// The pieces do not make up what the name says, or say so themselves; all of them have been dropped.
     Corrupt,
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        Store {
+            values: Mutex::default(),
+            recent_room: AtomicUsize::new(MOST_RECENT),
+            arriving: Mutex::default(),
+        }
+    }
 }
 
 impl Store {
@@ -228,13 +239,24 @@ impl Store {
         true
     }
 
+    /// So many bytes are for values that jobs have borrowed here last.
+    pub fn set_recent_room(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.recent_room.store(bytes, Ordering::Relaxed);
+    }
+
+    fn recent_room(&self) -> usize {
+        self.recent_room.load(Ordering::Relaxed)
+    }
+
     /// A job of this root job borrows the value: it is kept as one of those that were borrowed last. One that is larger than all of these may be is
     /// kept as long as the root job is not over. False if it is not here.
     pub fn keep_recent(&self, name: ValueName, root: RootKey) -> bool {
         let Some(entry) = self.get(name) else {
             return false;
         };
-        if entry.bytes.len() > MOST_RECENT {
+        let room = self.recent_room();
+        if entry.bytes.len() > room {
             return self.pin(name, root);
         }
         if roots::is_forgotten(root) {
@@ -243,7 +265,7 @@ impl Store {
         let pin = Pin::new(entry);
         let mut values = lock(&self.values);
         let transit = values.in_transit.remove(&name);
-        let gone = values.recent.note(root, pin, MOST_RECENT);
+        let gone = values.recent.note(root, pin, room);
         // Destructors of dropped values may look into the books themselves.
         drop(values);
         drop((transit, gone));
@@ -273,6 +295,7 @@ impl Store {
 
     /// The owner can do without these, each of which was kept for it once.
     pub fn drop_kept(&self, names: &[ValueName]) {
+        let room = self.recent_room();
         let mut gone = Vec::new();
         let mut values = lock(&self.values);
         for name in names {
@@ -287,9 +310,9 @@ impl Store {
                 *times -= 1;
             } else if let Some((pin, _)) = kept.remove(name) {
                 // Jobs here may borrow it still.
-                match pin.0.bytes.len() > MOST_RECENT {
+                match pin.0.bytes.len() > room {
                     true => gone.push(pin),
-                    false => gone.extend(values.recent.note(root, pin, MOST_RECENT)),
+                    false => gone.extend(values.recent.note(root, pin, room)),
                 }
             }
         }
@@ -722,6 +745,24 @@ mod tests {
         assert_eq!(recent.bytes, 4);
         assert!(!here(&names[0]) && here(&names[2]));
         assert!(recent.values.len() == 1 && recent.numbers.len() == 1);
+    }
+
+    #[test]
+    fn there_is_as_much_room_for_borrowed_data_as_is_set() {
+        let _turn = in_turn();
+        let here = |room| {
+            store().set_recent_room(room);
+            let three = ["of six", "or six", "on six"].map(enter);
+            let names = [three[0].name, three[1].name, three[2].name];
+            assert!(names.iter().all(|name| store().keep_recent(*name, root(6))));
+            drop(three);
+            let here = names.map(|name| store().contains(name));
+            store().forget_root(root(6));
+            here
+        };
+        assert_eq!(here(18), [true; 3]);
+        assert_eq!(here(12), [false, true, true]);
+        store().set_recent_room(MOST_RECENT as u64);
     }
 
     #[test]

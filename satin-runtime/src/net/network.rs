@@ -786,6 +786,9 @@ async fn run(net: Rc<Net>, settings: Settings) {
     tokio::task::spawn_local(keep_count(Rc::clone(&net)));
     tokio::task::spawn_local(keep_telling(Rc::clone(&net)));
     tokio::task::spawn_local(memory::watch(Rc::clone(&net), settings.memory));
+    if let Some(bytes) = settings.flow_data {
+        data::store().set_recent_room(bytes);
+    }
     if let Some(when) = settings.drain_when.clone() {
         tokio::task::spawn_local(notice::watch(Rc::clone(&net), when));
     }

@@ -70,6 +70,8 @@ pub struct Settings {
     pub output: OutputUse,
     /// The memory near which the node takes no further jobs. Default: [`MemoryLimit::OfSystem`].
     pub memory: MemoryLimit,
+    /// Bytes for data that jobs have borrowed here last. Default: those of the store.
+    pub flow_data: Option<u64>,
     /// The source of each setting, for errors that come later.
     #[doc(hidden)]
     pub sources: SettingSources,
@@ -219,6 +221,7 @@ impl Settings {
         let output = named("output", config.output.as_deref())?;
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
         let memory = MemoryLimit::parse(config.memory.as_deref())?;
+        let flow_data = (set(config.flow_data.as_deref()).map(flow_data)).transpose()?;
         let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(
@@ -285,6 +288,7 @@ impl Settings {
             drain_when,
             output,
             memory,
+            flow_data,
             sources: config.sources,
         }))
     }
@@ -336,6 +340,13 @@ impl MemoryLimit {
             },
         }
     }
+}
+
+/// The bytes that `SATIN_FLOW_DATA` says.
+fn flow_data(text: &str) -> Result<u64, SettingsError> {
+    let size = text.parse::<ByteSize>();
+    let size = size.map_err(|_| wrong("flow_data", text, "a size such as 1GiB or 500MB"))?;
+    Ok(size.as_u64())
 }
 
 impl Join {

@@ -73,6 +73,8 @@ pub(crate) struct Pool {
     pub(super) grain: Duration,
     /// Tasks of a flow that are not over while its closure makes more of them.
     pub(super) flow_window: u64,
+    /// A flow panics if a task that runs again makes something else.
+    pub(super) flow_strict: bool,
     /// May workers that have nothing else to do run jobs that are away?
     pub(super) duplicates: bool,
     born: Instant,
@@ -131,6 +133,7 @@ impl Pool {
                 samples: Samples::default(),
                 grain: config.store_grain,
                 flow_window: config.flow_window,
+                flow_strict: config.flow_strict,
                 duplicates: config.duplicate,
                 born: Instant::now(),
                 main: MainCalls::default(),

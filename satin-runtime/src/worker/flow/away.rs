@@ -141,6 +141,7 @@ pub struct Origin<'p> {
 /// The end of a task that has run a second time, as what it made elsewhere was lost.
 pub struct Again<'p> {
     pub(super) pool: &'p Pool,
+    pub(super) core: &'p FlowCore,
     /// The name of its function.
     pub(super) function: &'static str,
     /// It has made it again; false if its flow is over.
@@ -394,6 +395,15 @@ impl<T> Away<T> {
         if let Ok(Ok(bytes)) = codec::guard("serializing", || (self.form.write)(value))
             && blake3::hash(&bytes).as_bytes() != &self.value.name.0
         {
+            let pool = again.pool;
+            if pool.flow_strict {
+                let panic = format!(
+                    "`{}` has run a second time, as its result was lost, and its result is another one now: what it computes differs from node to \
+                     node, or from time to time (SATIN_FLOW_STRICT)",
+                    again.function
+                );
+                return again.core.panicked(pool, Box::new(panic));
+            }
             repeats::warn(
                 "a task has run a second time, as its result was lost, and its result is another one now",
                 again.function,

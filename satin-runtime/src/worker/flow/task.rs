@@ -395,8 +395,11 @@ fn end_again<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     out: Option<F::Out>,
     pool: &Pool,
 ) {
+    // SAFETY: the flow lives as long as one of its tasks, and this is one.
+    let core = unsafe { &*task.head.core };
     let again = Again {
         pool,
+        core,
         function: task.head.form.function.info.name,
         made: out.is_some(),
     };
