@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use satin_runtime::node::{
-    Message, Notice, ProtocolConfig, Request, Rule,
+    Message, Notice, ProtocolConfig, Request, RequestKind, Rule,
     cluster::{Cluster, FlowForm, MainIs, Path, Program, Shape},
     inspect::{InspectedStage, OutstandingKind},
 };
@@ -208,7 +208,10 @@ fn a_request_of_the_dead_takes_no_job_along() {
             Message::Steal {
                 request: Request(1000 + request),
                 most: 1,
-                lifeline: request % 2 == 0,
+                kind: match request % 2 == 0 {
+                    true => RequestKind::Lifeline,
+                    false => RequestKind::Now,
+                },
             },
         );
         cluster.run_for(Duration::from_millis(5));
