@@ -14,7 +14,7 @@ use common::{
 };
 use satin::{
     Many, Shared, data, flow,
-    job::{Answer, Back, DepartureId, JobLoad, JobTrip, Kept, Parcel, ValueName, ValueSize},
+    job::{Answer, Back, DepartureId, JobLoad, JobTrip, Kept, Parcel, ValueName, ValueSize, Wants},
     many, r, rw, spawn, spawnable, sync, task,
     worker::{Gate, Judge},
 };
@@ -125,8 +125,8 @@ impl Judge for Busy {
         true
     }
 
-    fn is_ahead(&self) -> bool {
-        true
+    fn wants(&self) -> Wants {
+        Wants::Surplus
     }
 
     fn trip(&self, _: &JobLoad) -> JobTrip {

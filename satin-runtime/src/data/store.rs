@@ -72,6 +72,10 @@ struct Recent {
 /// few: data are fetched again for the next task that reads them. Too many: memory.
 const MOST_RECENT: usize = 256 << 20;
 
+/// So many are kept however large they are: a job needs all that it borrows at a time. Too few: jobs that borrow much are refused. Too
+/// many: memory.
+const LEAST_RECENT: usize = 16;
+
 impl Recent {
     /// A job borrows the value. Those that are not kept any more are returned.
     fn note(&mut self, root: RootKey, pin: Pin, most: usize) -> Vec<Pin> {
@@ -81,6 +85,7 @@ impl Recent {
         self.values.insert(self.next, (root, pin));
         self.next += 1;
         while self.bytes > most
+            && self.values.len() > LEAST_RECENT
             && let Some((_, (_, pin))) = self.values.pop_first()
         {
             self.bytes -= pin.0.bytes.len();
@@ -249,16 +254,13 @@ impl Store {
         self.recent_room.load(Ordering::Relaxed)
     }
 
-    /// A job of this root job borrows the value: it is kept as one of those that were borrowed last. One that is larger than all of these may be is
-    /// kept as long as the root job is not over. False if it is not here.
+    /// A job of this root job borrows the value: it is kept as one of those that were borrowed last. False if it is not
+    /// here.
     pub fn keep_recent(&self, name: ValueName, root: RootKey) -> bool {
         let Some(entry) = self.get(name) else {
             return false;
         };
         let room = self.recent_room();
-        if entry.bytes.len() > room {
-            return self.pin(name, root);
-        }
         if roots::is_forgotten(root) {
             return true; // as for `pin`
         }
@@ -310,10 +312,7 @@ impl Store {
                 *times -= 1;
             } else if let Some((pin, _)) = kept.remove(name) {
                 // Jobs here may borrow it still.
-                match pin.0.bytes.len() > room {
-                    true => gone.push(pin),
-                    false => gone.extend(values.recent.note(root, pin, room)),
-                }
+                gone.extend(values.recent.note(root, pin, room));
             }
         }
         values.kept.retain(|_, kept| !kept.is_empty());
@@ -724,45 +723,63 @@ mod tests {
     #[test]
     fn of_borrowed_data_those_are_kept_that_were_borrowed_last() {
         let _turn = in_turn();
-        let names: Vec<ValueName> = ["aaaa", "bbbb", "cccc"].map(|text| enter(text).name).into();
+        let text = |number: usize| format!("text number {number:03}"); // 15 bytes
+        let names: Vec<ValueName> = (0..20).map(|number| enter(&text(number)).name).collect();
         let mut recent = Recent::default();
-        let mut borrow = |text: &str, number| {
-            let gone = recent.note(root(number), Pin::new(enter(text)), 10);
-            let left = recent.bytes;
+        let mut borrow = |number: usize, most: usize| {
+            let gone = recent.note(
+                root(number as u32 % 2),
+                Pin::new(enter(&text(number))),
+                most,
+            );
+            let left = (gone.len(), recent.bytes);
             drop(gone);
             left
         };
-        assert_eq!(borrow("aaaa", 1), 4);
-        assert_eq!(borrow("bbbb", 2), 8);
-        assert_eq!(borrow("aaaa", 1), 8, "the same again");
-        assert_eq!(borrow("cccc", 2), 8, "`bbbb` goes, which is the oldest");
-        let here = |name: &ValueName| store().contains(*name);
+        for number in 0..18 {
+            assert_eq!(borrow(number, 270), (0, 15 * (number + 1)));
+        }
+        assert_eq!(borrow(0, 270), (1, 270), "the same again, in its new place");
         assert_eq!(
-            names.iter().map(here).collect::<Vec<_>>(),
-            [true, false, true]
+            borrow(18, 270),
+            (1, 270),
+            "the second goes, which is the oldest"
         );
+        assert_eq!(
+            borrow(19, 1),
+            (3, 240),
+            "there is no room, but some are kept"
+        );
+        let here = |name: &ValueName| store().contains(*name);
+        let gone: Vec<usize> = (0..20).filter(|number| !here(&names[*number])).collect();
+        assert_eq!(gone, [1, 2, 3, 4]);
         drop(recent.remove_all(|other| *other == root(1)));
-        assert_eq!(recent.bytes, 4);
-        assert!(!here(&names[0]) && here(&names[2]));
-        assert!(recent.values.len() == 1 && recent.numbers.len() == 1);
+        assert_eq!(recent.bytes, 8 * 15);
+        assert!(!here(&names[5]) && here(&names[6]));
+        assert!(recent.values.len() == 8 && recent.numbers.len() == 8);
     }
 
     #[test]
     fn there_is_as_much_room_for_borrowed_data_as_is_set() {
-        let _turn = in_turn();
-        let here = |room| {
-            store().set_recent_room(room);
-            let three = ["of six", "or six", "on six"].map(enter);
-            let names = [three[0].name, three[1].name, three[2].name];
-            assert!(names.iter().all(|name| store().keep_recent(*name, root(6))));
-            drop(three);
-            let here = names.map(|name| store().contains(name));
-            store().forget_root(root(6));
+        let store = Store::default();
+        let count = |room| {
+            store.set_recent_room(room);
+            let all: Vec<_> = (0..20)
+                .map(|number| {
+                    let bytes = format!("room for {number:03}").into_bytes(); // 12 bytes
+                    store.insert(name_of(&bytes), bytes, None)
+                })
+                .collect();
+            let names: Vec<ValueName> = all.iter().map(|value| value.name).collect();
+            assert!(names.iter().all(|name| store.keep_recent(*name, root(6))));
+            drop(all);
+            let here = names.iter().filter(|name| store.contains(**name)).count();
+            store.forget_root(root(6));
             here
         };
-        assert_eq!(here(18), [true; 3]);
-        assert_eq!(here(12), [false, true, true]);
-        store().set_recent_room(MOST_RECENT as u64);
+        assert_eq!(count(240), 20);
+        assert_eq!(count(216), 18);
+        assert_eq!(count(0), LEAST_RECENT);
     }
 
     #[test]

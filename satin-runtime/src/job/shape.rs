@@ -69,6 +69,18 @@ pub struct JobTrip {
     pub there: u64,
 }
 
+/// What a thief is to get, of what is worth its way.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Wants {
+    /// Any jobs: its workers have nothing to do.
+    #[default]
+    Any,
+    /// Its workers have tasks of flows: further tasks, of those that nobody else begins with next.
+    Surplus,
+    /// The same, but only tasks that need what it keeps.
+    Kept,
+}
+
 /// What a job costs, here and elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JobCost {

@@ -18,7 +18,7 @@ use crate::{
     job::{
         Answer, Back, BoundName, HeldValue, JobId, JobLoad, JobName, JobSample, JobTrip,
         KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
-        ValueName, needs,
+        ValueName, Wants, needs,
     },
     node::{
         DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, NodeId, Taken, Terms,
@@ -161,8 +161,8 @@ impl Judge for ByTerms {
         self.0.thief()
     }
 
-    fn is_ahead(&self) -> bool {
-        self.0.is_ahead()
+    fn wants(&self) -> Wants {
+        self.0.wants()
     }
 
     fn trip(&self, load: &JobLoad) -> JobTrip {

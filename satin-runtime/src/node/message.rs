@@ -108,7 +108,7 @@ pub enum Message {
     },
     /// Of the jobs that are here none is worth the way to the thief. With that the request is over.
     NotWorth(Request),
-    /// The lifeline is not wanted any more.
+    /// The request that stands is not wanted any more.
     Cut(Request),
     /// So long these stolen jobs were here, whose answers follow: the rest of the time was their way.
     Spent(Vec<(Token, Spent)>),

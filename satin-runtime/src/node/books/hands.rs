@@ -90,22 +90,28 @@ impl Hands {
     }
 
     /// A job comes, and waits for its values.
-    pub(crate) fn expect(&mut self) {
+    pub(super) fn expect(&mut self) {
         self.coming += 1;
     }
 
     /// A job that was coming will not go to the workers.
-    pub(crate) fn no_more_coming(&mut self) {
+    pub(super) fn no_more_coming(&mut self) {
         self.coming -= 1;
     }
 
     /// Does a worker begin at once with the next job that is given?
-    pub(crate) fn begin_at_once(&self, workers: u32) -> bool {
-        self.told > self.since || self.running < workers
+    pub(super) fn begins_at_once(&self) -> bool {
+        self.told > self.since || self.running == 0
+    }
+
+    /// Hosted jobs that wait for their values, beside those for which a worker waits.
+    pub(crate) fn coming_for_later(&self) -> u32 {
+        let waiting = self.told.saturating_sub(self.since);
+        self.coming.saturating_sub(waiting)
     }
 
     /// The values of a job have been waited for for so long.
-    pub(crate) fn note_way(&mut self, took: Duration) {
+    pub(super) fn note_way(&mut self, took: Duration) {
         let took = took.as_secs_f64();
         let way = self.way.map_or(took, |way| way + NEWEST * (took - way));
         self.way = Some(way);
@@ -117,7 +123,7 @@ impl Hands {
     }
 
     /// A job whose values are here goes to the workers; its number, in the order of such things.
-    pub(crate) fn give(&mut self, now: Duration) -> u64 {
+    pub(super) fn give(&mut self, now: Duration) -> u64 {
         self.coming -= 1;
         self.given += 1;
         self.since += 1;
@@ -130,7 +136,7 @@ impl Hands {
     }
 
     /// A job goes to the workers only to be held for others: no worker that was idle is busy with it.
-    pub(crate) fn give_to_hold(&mut self) {
+    pub(super) fn give_to_hold(&mut self) {
         self.coming -= 1;
         self.running += 1;
     }

@@ -29,7 +29,7 @@ pub(crate) use kept::KeptHere;
 pub(crate) use outbox::{Outbox, in_pieces};
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -65,8 +65,13 @@ pub(crate) struct Books {
     /// The last key of a hosted job.
     host_keys: u64,
     pub(crate) hands: Hands,
-    /// Hosted jobs that the workers have been given while none of them had nothing to do; some may have ended, or gone.
-    queued: VecDeque<HostedId>,
+    /// Hosted jobs that the workers were given while each had something to do, and with which none has begun, as far as is known; by the
+    /// numbers under which they were given.
+    queued: BTreeMap<u64, HostedId>,
+    /// Hosted jobs, coming or with the workers, that are tasks of flows, and the bytes that each borrows.
+    tasks: BTreeMap<HostedId, u64>,
+    /// The bytes that all of them borrow.
+    lent: u64,
     pub(crate) holders: Holders,
     pub(crate) kept_here: KeptHere,
     /// Parts that were kept of results which nobody has taken: their keepers are to be told at the end of the turn.
@@ -97,12 +102,33 @@ impl Books {
         self.look_again |= self.hands.tell(workers);
     }
 
+    /// A hosted job comes, and waits for its values.
+    pub(crate) fn coming(&mut self, key: HostedId) {
+        self.hands.expect();
+        let shape = self.look(key).and_then(|hosted| hosted.shape);
+        if let Some(shape) = shape.filter(|shape| shape.keeps) {
+            self.tasks.insert(key, shape.lent);
+            self.lent += shape.lent;
+        }
+    }
+
+    /// A hosted job that was coming will not go to the workers.
+    pub(crate) fn no_more_coming(&mut self, key: HostedId) {
+        self.hands.no_more_coming();
+        self.no_task(key);
+    }
+
+    fn no_task(&mut self, key: HostedId) {
+        self.lent -= self.tasks.remove(&key).unwrap_or(0);
+    }
+
     /// The workers have that hosted job from now on.
-    pub(crate) fn given(&mut self, now: Duration, key: HostedId, workers: u32) {
-        let begins = self.hands.begin_at_once(workers);
+    pub(crate) fn given(&mut self, now: Duration, key: HostedId) {
+        let begins = self.hands.begins_at_once();
         let started = self.hands.give(now);
         if let Some(hosted) = self.hosted.get_mut(&key) {
-            if hosted.started == 0 {
+            // One that was held, or has been elsewhere meanwhile, was not waiting for its values.
+            if hosted.started == 0 && !hosted.held {
                 self.hands.note_way(now.saturating_sub(hosted.came));
             }
             hosted.state = HostedState::Started;
@@ -111,37 +137,58 @@ impl Books {
             hosted.begun = begins.then_some(now);
         }
         if !begins {
-            self.queued.push_back(key);
+            self.queued.insert(started, key);
         }
         // The workers have a job more: a node that asked in vain may be served now.
         self.look_again = true;
     }
 
-    /// A worker is free: it takes the next hosted job that waits, if any does.
-    fn begin_next(&mut self, now: Duration) {
-        while let Some(key) = self.queued.pop_front() {
-            if let Some(hosted) = self.hosted.get_mut(&key)
-                && hosted.state == HostedState::Started
-                && hosted.begun.is_none()
-            {
-                hosted.begun = Some(now);
-                return;
-            }
+    /// The workers have that hosted job, to hold it for others.
+    pub(crate) fn given_to_hold(&mut self, key: HostedId) {
+        self.hands.give_to_hold();
+        if let Some(hosted) = self.hosted.get_mut(&key) {
+            // For the books the workers have it: a thief that asks may be given this job too.
+            hosted.state = HostedState::Started;
+            // No worker that was idle is busy with it.
+            hosted.started = 0;
+            hosted.begun = None;
+            hosted.held = true;
+        }
+    }
+
+    /// Hosted jobs that no worker has begun with, as far as is known, beside those for which one waits.
+    pub(crate) fn for_later(&self) -> u32 {
+        self.hands.coming_for_later() + self.queued.len() as u32
+    }
+
+    /// Hosted jobs, coming or with the workers, that are tasks of flows, and the bytes that they borrow.
+    pub(crate) fn hosted_tasks(&self) -> (u32, u64) {
+        (self.tasks.len() as u32, self.lent)
+    }
+
+    /// A worker has done the hosted job, or has stopped with it: it takes the next one that waits, if any does.
+    pub(crate) fn ended(&mut self, now: Duration, key: HostedId) {
+        let had_begun = self.look(key).is_some_and(|hosted| hosted.begun.is_some());
+        self.gone(key);
+        if had_begun
+            && let Some((_, next)) = self.queued.pop_first()
+            && let Some(hosted) = self.hosted.get_mut(&next)
+        {
+            hosted.begun = Some(now);
         }
     }
 
     /// The workers do not have that hosted job any more.
-    pub(crate) fn ended(&mut self, now: Duration, key: HostedId) {
+    pub(crate) fn gone(&mut self, key: HostedId) {
         if let Some(hosted) = self.look(key)
             // A job that waits for its values, or went onwards, is not with the workers.
             && hosted.state == HostedState::Started
         {
             // 0 for a held job: no idle worker had been counted for it.
-            let (started, had_begun) = (hosted.started, hosted.begun.is_some());
+            let started = hosted.started;
             self.hands.end(started);
-            if had_begun {
-                self.begin_next(now);
-            }
+            self.queued.remove(&started);
+            self.no_task(key);
         }
     }
 

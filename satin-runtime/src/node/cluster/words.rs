@@ -124,7 +124,7 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::OffersWith(best, Cargo::Copies { saved: all, .. }) => {
             format!("{} with copies: {}", offers(best), saved(all))
         }
-        M::Cut(_) => "cuts a lifeline".into(),
+        M::Cut(_) => "asks no more".into(),
         M::Acknowledge(tokens) => format!("has {}", list(tokens, number)),
         M::Begin(tokens) => format!("may begin with {}?", list(tokens, number)),
         M::Go(tokens) => format!("begin with {}", list(tokens, number)),

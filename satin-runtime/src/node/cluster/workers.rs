@@ -27,7 +27,7 @@ use flows::{Boards, FlowUnderWay};
 use crate::job::{
     Answer, Back, Deadly, Fact, Fingerprint, Gathered, Harvest, HeldValue, History, JobId, JobLoad,
     JobName, JobSample, Kept, Kin, Offer, OrphanIndex, OrphanNews, Parcel, Recall, RootName,
-    RootRun, Saved, ValueName, ValueSize,
+    RootRun, Saved, ValueName, ValueSize, Wants,
     codec::CodecError,
     function::most_kept,
     loans::SMALL,
@@ -297,6 +297,8 @@ pub(super) struct ImaginaryWorkers {
     looks: u64,
     nonce: u64,
     armed: bool,
+    /// The same of a node that asks ahead.
+    surplus_armed: bool,
     fresh: bool,
     idle: u32,
     publishing: bool,
@@ -366,6 +368,7 @@ impl ImaginaryWorkers {
             nonce,
             looks: nonce,
             armed: false,
+            surplus_armed: false,
             fresh: false,
             idle: 0,
             publishing: false,
@@ -573,8 +576,11 @@ impl ImaginaryWorkers {
     pub(super) fn run(&mut self, programs: &[Program]) {
         while (0..self.threads()).any(|lane| self.advance(programs, lane)) {}
         self.tell_unneeded();
-        if self.armed && self.fresh && self.takeable() > 0 {
-            self.armed = false;
+        let is_surplus = self.surplus_armed && self.boards.len() > self.lanes.len();
+        let is_public = self.armed && self.takeable() > 0;
+        if self.fresh && (is_public || is_surplus) {
+            self.armed &= !is_public;
+            self.surplus_armed &= !is_surplus;
             self.events.push_back(Event::Public);
         }
         let waits = self.hosted.is_empty();
@@ -1550,7 +1556,7 @@ impl ImaginaryWorkers {
     pub(super) fn take(&mut self, programs: &[Program], request: u64, most: u32, terms: &Terms) {
         let (mut jobs, mut not_worth) = (Vec::new(), Vec::new());
         self.drop_held_that_wait();
-        let is_ahead = terms.is_ahead();
+        let is_ahead = terms.wants() != Wants::Any;
         if let Some(held) = self.held.pop_front_if(|_| !is_ahead) {
             jobs.push(match held {
                 HeldWork::Own(job) => {
@@ -1596,8 +1602,12 @@ impl ImaginaryWorkers {
             jobs.extend(taken.map(|(key, parcel)| Taken::Hosted(key, parcel)));
         }
         let left = self.takeable() as u32;
-        if jobs.len() < most as usize {
-            self.armed = true;
+        let is_short = jobs.len() < most as usize;
+        match is_ahead {
+            true => self.surplus_armed = is_short,
+            false => self.armed = is_short,
+        }
+        if is_short {
             self.fresh = false;
             if !is_ahead {
                 self.ask_to_publish();

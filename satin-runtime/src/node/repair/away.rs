@@ -70,7 +70,7 @@ impl Repair {
                 }
                 Taken::Hosted(key, parcel) => {
                     // The workers gave it out, wanted or not: they do not have it any more.
-                    cx.books.ended(cx.now, key);
+                    cx.books.gone(key);
                     let Some(hosted) = cx.books.hosted(key) else {
                         continue;
                     };

@@ -44,7 +44,7 @@ impl Repair {
             if let Some(key) = cx.books.host(cx.now, deal, came, &parcel) {
                 // Counted while its values are fetched: the worker that will run it is idle, but
                 // spoken for, so no further job is asked for on its behalf.
-                cx.books.hands.expect();
+                cx.books.coming(key);
                 then.push(Then::Start(key, parcel));
             }
         }
@@ -65,7 +65,7 @@ impl Repair {
                         let unavailable = Message::Unavailable(name);
                         cx.actions.push_back(Action::Send(origin, unavailable));
                     }
-                    cx.books.hands.no_more_coming();
+                    cx.books.no_more_coming(key);
                     // Refused rather than kept waiting: what nobody can give here is done where it
                     // came from.
                     self.finish(
@@ -123,7 +123,7 @@ impl Repair {
         // The count may have grown while the job was on its way. The last check is here, before a
         // worker touches it: given up, the job takes down nobody else.
         if victims >= cx.config.max_crashes {
-            cx.books.hands.no_more_coming();
+            cx.books.no_more_coming(key);
             let story = given_up(&parcel.id, victims);
             return self.finish(cx, key, Answer::Panicked(story));
         }
@@ -137,19 +137,13 @@ impl Repair {
 
     /// The workers have a hosted job from now on.
     fn give(cx: &mut Context<'_>, key: HostedId) {
-        let workers = cx.view.me().threads;
-        cx.books.given(cx.now, key, workers);
+        cx.books.given(cx.now, key);
     }
 
     /// A hosted job that has taken down whoever had it is for others.
     fn hold(&mut self, cx: &mut Context<'_>, key: HostedId, parcel: Parcel) {
-        if let Some(hosted) = cx.books.hosted(key) {
-            // For the books the workers have it: a thief that asks may be given this job too.
-            hosted.state = HostedState::Started;
-            // No worker that was idle is busy with it.
-            hosted.started = 0;
-            hosted.held = true;
-            cx.books.hands.give_to_hold();
+        if cx.books.look(key).is_some() {
+            cx.books.given_to_hold(key);
             cx.actions.push_back(Action::Hold(key, parcel));
         }
     }
@@ -166,7 +160,7 @@ impl Repair {
             // down.
             let history = back.history;
             let parcel = Parcel { history, ..*parcel };
-            cx.books.hands.expect();
+            cx.books.coming(key);
             // The turn of this node comes last: others get the chance to run what took down the
             // thief.
             if back.held {
@@ -382,7 +376,7 @@ impl Repair {
             }
             HostedState::Coming => {
                 // The idle worker that was counted for it is free to be asked for again.
-                cx.books.hands.no_more_coming();
+                cx.books.no_more_coming(key);
                 cx.books.forget(key);
             }
             HostedState::Done(..) => {

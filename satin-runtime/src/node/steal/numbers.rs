@@ -53,6 +53,13 @@ pub(super) const TINY: f64 = 1.0;
 /// tasks wait here that others could have run.
 pub(super) const AHEAD: u32 = 2;
 
+/// Bytes that the tasks which a node has borrow, from which on it asks for none ahead: data that have come must not go before their task
+/// begins (`SATIN_FLOW_DATA`). Too small: workers wait for large data. Too large: such data are fetched twice.
+pub(super) const MOST_LENT: u64 = 128 << 20;
+
+/// A request for the next tasks stands for so long before it is said anew. Too small: messages. Too large: one that was lost is missed for long.
+pub(super) const SAID_ANEW: Duration = Duration::from_secs(5);
+
 /// If tasks come, with their data, in less than this part of the time that one takes, they are asked for when workers have nothing to do.
 /// Too small: long tasks wait at a node, while others have nothing to do. Too large: workers wait for data.
 pub(super) const LONG: f64 = 0.02;

@@ -13,6 +13,7 @@ use crate::{
     job::{
         Answer, BoundName, Fingerprint, History, JobId, JobLoad, JobName, JobSample, JobShape,
         Lattices, Offer, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, ValueSize,
+        Wants,
     },
     node::{DepartureId, HostedId, Page, SheetChange, Terms},
 };
@@ -1382,12 +1383,108 @@ fn the_next_tasks_of_a_flow_are_asked_for_before_the_last_ones_are_done() {
     let [(_, RequestKind::Ahead, 1, request)] = requests(&told)[..] else {
         panic!("{told:?}");
     };
-    // When there are none left here, whoever has something is asked.
-    node.declare_dead(270 * MS, owner);
     node.handle(280 * MS, Event::Done(HostedId(key.0 + 1), one_byte()));
+    assert_eq!(cuts(&actions(&mut node)), []);
     node.handle(290 * MS, Event::Done(HostedId(key.0 + 2), one_byte()));
+    let cut = cuts(&actions(&mut node));
+    assert_eq!(cut, [(owner, request)], "there are none left");
+}
+
+/// The requests that are cut.
+fn cuts(actions: &[Action]) -> Vec<(Peer, Request)> {
+    let cut = actions.iter().filter_map(|action| match action {
+        Action::Send(to, Message::Cut(request)) => Some((*to, *request)),
+        _ => None,
+    });
+    cut.collect()
+}
+
+/// A node with one worker, which runs a task from its owner and has asked that for the next ones: when, and by which request.
+fn asks_ahead() -> (Node, [Peer; 3], Request) {
+    let (mut node, peers) = by_hand();
+    for (at, token) in [(1, 5), (100, 6)] {
+        node.handle(at * MS, Event::Idle(1));
+        let jobs = vec![(Token(token), task())];
+        node.handle(at * MS, received(peers[1], jobs_of(Request(1), jobs)));
+        node.handle(at * MS, Event::Idle(0));
+        let told = actions(&mut node);
+        if token == 5 {
+            node.handle(60 * MS, Event::Done(started(&told), one_byte()));
+            continue;
+        }
+        let asked = requests(&told);
+        let ahead = asked.iter().find(|asked| asked.1 == RequestKind::Ahead);
+        let (to, _, _, request) = *ahead.expect("it asks ahead");
+        assert_eq!(to, peers[1]);
+        return (node, peers, request);
+    }
+    unreachable!("it has asked in the second round")
+}
+
+#[test]
+fn the_next_tasks_are_asked_for_where_the_last_ones_came_from() {
+    let (mut node, [_, owner, other], request) = asks_ahead();
+    let jobs = vec![(Token(7), task())];
+    node.handle(110 * MS, received(other, jobs_of(Request(1), jobs)));
     let told = actions(&mut node);
-    assert_eq!(requests(&told), [], "{request:?}");
+    assert_eq!(cuts(&told), [(owner, request)]);
+    let [(to, RequestKind::Ahead, _, _)] = requests(&told)[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(to, other);
+}
+
+#[test]
+fn who_runs_a_job_of_a_tree_too_or_leaves_asks_for_no_tasks() {
+    let (mut node, [_, owner, other], request) = asks_ahead();
+    let jobs = vec![(Token(7), parcel())];
+    node.handle(110 * MS, received(other, jobs_of(Request(1), jobs)));
+    assert_eq!(cuts(&actions(&mut node)), [(owner, request)]);
+    let (mut node, [_, owner, _], request) = asks_ahead();
+    node.handle(110 * MS, Event::Leave);
+    assert_eq!(cuts(&actions(&mut node)), [(owner, request)]);
+    let (mut node, [_, owner, _], request) = asks_ahead();
+    node.handle(110 * MS, Event::MemoryFull(true));
+    assert_eq!(cuts(&actions(&mut node)), [(owner, request)]);
+    // One that was lost is said again.
+    let (mut node, [_, owner, _], request) = asks_ahead();
+    node.handle(6000 * MS, Event::Idle(0));
+    let told = actions(&mut node);
+    assert_eq!(cuts(&told), [(owner, request)]);
+    assert!(matches!(requests(&told)[..], [(_, RequestKind::Ahead, ..)]));
+}
+
+#[test]
+fn who_keeps_what_tasks_need_gets_these_before_others_and_an_idle_node_is_not_forgotten() {
+    let (mut node, [_, keeper, idle]) = by_hand();
+    let none = |request| {
+        Event::Took(TookJobs {
+            request,
+            ..TookJobs::default()
+        })
+    };
+    node.handle(MS, received(idle, asks(1, true)));
+    let (request, _) = the_take(&mut node);
+    node.handle(2 * MS, none(request));
+    let ahead = Message::Steal {
+        request: Request(1),
+        most: 1,
+        kind: RequestKind::Ahead,
+    };
+    node.handle(3 * MS, Event::KeptFor(keeper.id));
+    node.handle(3 * MS, received(keeper, ahead));
+    let (request, terms) = the_take(&mut node);
+    assert_eq!(terms.wants(), Wants::Kept);
+    let all = TookJobs {
+        request,
+        jobs: vec![Taken::Own(DepartureId(1), task())],
+        ..TookJobs::default()
+    };
+    node.handle(4 * MS, Event::Took(all));
+    assert_eq!(given(&actions(&mut node)), [keeper]);
+    node.handle(5 * MS, Event::Public);
+    let (_, terms) = the_take(&mut node);
+    assert_eq!(terms.wants(), Wants::Any);
 }
 
 #[test]
@@ -1419,7 +1516,7 @@ fn who_asks_ahead_waits_until_there_is_more_than_others_take() {
     };
     node.handle(MS, received(busy, ahead));
     let (request, terms) = the_take(&mut node);
-    assert!(terms.is_ahead());
+    assert_eq!(terms.wants(), Wants::Surplus);
     let too_few = TookJobs {
         request,
         ..TookJobs::default()
@@ -1434,13 +1531,13 @@ fn who_asks_ahead_waits_until_there_is_more_than_others_take() {
     // What is not for that one is for one that has nothing to do.
     node.handle(3 * MS, received(idle, asks(2, false)));
     let (request, terms) = the_take(&mut node);
-    assert!(!terms.is_ahead());
+    assert_eq!(terms.wants(), Wants::Any);
     node.handle(4 * MS, took_one(request, task()));
     let told = actions(&mut node);
     assert_eq!(given(&told), [idle]);
     // There is more: but others come first.
     let (request, terms) = take_among(told);
-    assert!(terms.is_ahead());
+    assert_eq!(terms.wants(), Wants::Surplus);
     let too_few = TookJobs {
         request,
         ..TookJobs::default()
@@ -1448,10 +1545,10 @@ fn who_asks_ahead_waits_until_there_is_more_than_others_take() {
     node.handle(5 * MS, Event::Took(too_few));
     node.handle(6 * MS, received(idle, asks(3, true)));
     let (request, terms) = the_take(&mut node);
-    assert!(!terms.is_ahead());
+    assert_eq!(terms.wants(), Wants::Any);
     node.handle(7 * MS, took_one(request, task()));
     let (request, terms) = the_take(&mut node);
-    assert!(terms.is_ahead());
+    assert_eq!(terms.wants(), Wants::Surplus);
     node.handle(8 * MS, took_one(request, task()));
     assert_eq!(given(&actions(&mut node)), [busy]);
 }

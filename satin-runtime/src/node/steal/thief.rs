@@ -11,7 +11,8 @@ use super::{
         expiry::{Expiry, ran_out},
     },
     numbers::{
-        AHEAD, LONG, MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST, RETRY_LAST, TINY,
+        AHEAD, LONG, MOST, MOST_LENT, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST,
+        RETRY_LAST, SAID_ANEW, TINY,
     },
     policy::{self, Around, StealPolicy},
     trips::Trips,
@@ -60,8 +61,14 @@ pub(super) struct Need {
     pub(super) others: u32,
     /// Hosted jobs that the workers have.
     pub(super) running: u32,
-    /// Hosted jobs that wait for their values.
-    pub(super) coming: u32,
+    /// These, and those that are coming.
+    pub(super) hosted: u32,
+    /// Tasks of flows among all of them.
+    pub(super) tasks: u32,
+    /// Bytes that these borrow.
+    pub(super) lent: u64,
+    /// Those with which no worker has begun, beside those for which one waits.
+    pub(super) for_later: u32,
     /// All workers.
     pub(super) workers: u32,
 }
@@ -101,7 +108,7 @@ pub(super) struct Thief {
     /// The pause before that; it doubles each time, up to [`RETRY_LAST`].
     pause: Duration,
     /// A request for more of the tiny jobs, before the last ones are done.
-    ahead: Option<Ask>,
+    tiny: Option<Ask>,
     /// The node that the last tasks of a flow came from.
     flow: Option<Peer>,
     /// The request for the next ones, which stands there.
@@ -121,7 +128,7 @@ impl Thief {
             requests: 0,
             retry: None,
             pause: RETRY_FIRST,
-            ahead: None,
+            tiny: None,
             flow: None,
             next_tasks: None,
             giver: None,
@@ -143,7 +150,7 @@ impl Thief {
 
     pub(super) fn next_timeout(&self) -> Option<Duration> {
         let asked = self.lanes.iter().filter_map(|lane| lane.asked.as_ref());
-        let expire = asked.chain(&self.ahead).map(|ask| ask.until);
+        let expire = asked.chain(&self.tiny).map(|ask| ask.until);
         expire.chain(self.retry).min()
     }
 
@@ -160,7 +167,7 @@ impl Thief {
         } else {
             self.hunt(cx, trips, need);
         }
-        self.fetch_ahead(cx, trips, need);
+        self.fetch_tiny(cx, trips, need);
         self.ask_for_next_tasks(cx, trips, need);
     }
 
@@ -284,11 +291,11 @@ impl Thief {
 
     /// Asks for more before it is needed: if the jobs here will be done sooner than others come, or if somebody hangs
     /// on this node in vain while it knows where there are more.
-    fn fetch_ahead(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
+    fn fetch_tiny(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
         // Without a job under way the ordinary request asks already. Only a node that said that it
         // has more is worth it.
         let giver = self.giver.filter(|_| need.running > 0);
-        let Some((giver, round_trip)) = giver.filter(|_| self.ahead.is_none()) else {
+        let Some((giver, round_trip)) = giver.filter(|_| self.tiny.is_none()) else {
             return;
         };
         let cover = cover(&cx.books.hands, round_trip);
@@ -297,18 +304,25 @@ impl Thief {
         // Nodes that hang here in vain are served too, as this node knows where there is more.
         let most = (most as u32).max(need.others).min(MOST);
         if most > 0 {
-            self.ahead = Some(self.ask(cx, trips, giver, most, RequestKind::Now));
+            self.tiny = Some(self.ask(cx, trips, giver, most, RequestKind::Now));
         }
     }
 
     /// Leaves a request for tasks of a flow before workers have nothing to do, so that the data of the next ones travel while the last ones
     /// run. Tasks do not spawn work for the workers of this node as jobs of a tree do: without it each would wait for its data.
     fn ask_for_next_tasks(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
-        let have = need.running + need.coming;
-        let Some(flow) = self.flow.filter(|_| have > 0) else {
+        // A job that is no task has work of its own for the workers here, which would wait behind the tasks.
+        let are_tasks = need.tasks > 0 && need.tasks == need.hosted;
+        let Some(flow) = self.flow.filter(|_| are_tasks) else {
             return self.cut_next_tasks(cx);
         };
-        if self.next_tasks.is_some() {
+        // Now and then it is said anew: tasks come from another node meanwhile, or it was lost.
+        let is_old = |ask: &Ask| ask.peer != flow || ask.until <= cx.now;
+        if self.next_tasks.as_ref().is_some_and(is_old) {
+            self.cut_next_tasks(cx);
+        }
+        let is_full = need.lent >= MOST_LENT;
+        if self.next_tasks.is_some() || need.idle > 0 || is_full || cx.links.epoch(flow).is_none() {
             return;
         }
         let workers = need.workers.max(1);
@@ -319,10 +333,11 @@ impl Thief {
             return;
         }
         let ahead = (cover.ceil() as u32).min(AHEAD * workers);
-        let most = (workers + ahead).saturating_sub(have);
+        let most = ahead.saturating_sub(need.for_later);
         if most > 0 {
             let ask = self.ask(cx, trips, flow, most.min(MOST), RequestKind::Ahead);
-            self.next_tasks = Some(ask);
+            let until = cx.now + SAID_ANEW;
+            self.next_tasks = Some(Ask { until, ..ask });
         }
     }
 
@@ -346,7 +361,7 @@ impl Thief {
         // The answer to a request that was given up meanwhile finds no request, but its jobs are
         // taken.
         let is_it = |ask: &Ask| ask.peer == from && ask.request == request;
-        if self.ahead.take_if(|ask| is_it(ask)).is_some() && !found {
+        if self.tiny.take_if(|ask| is_it(ask)).is_some() && !found {
             // The jobs that it had beside are gone by now.
             self.giver = None;
         }
@@ -398,7 +413,7 @@ impl Thief {
                 lane.giver = None;
             }
         }
-        if self.ahead.take_if(|ask| ask.until <= now).is_some() {
+        if self.tiny.take_if(|ask| ask.until <= now).is_some() {
             self.giver = None;
         }
     }
@@ -414,7 +429,7 @@ impl Thief {
             // A lifeline that was lost must be left anew, or no burst of work will wake this node.
             lane.moored &= lane.lifelines.len() == before;
         }
-        self.ahead.take_if(|ask| lost(ask));
+        self.tiny.take_if(|ask| lost(ask));
         self.next_tasks.take_if(|ask| lost(ask));
     }
 
@@ -440,7 +455,7 @@ impl Thief {
             let lifelines = lane.lifelines.iter_mut();
             lane.asked.iter_mut().chain(lifelines)
         });
-        for ask in asked.chain(&mut self.ahead).chain(&mut self.next_tasks) {
+        for ask in asked.chain(&mut self.tiny).chain(&mut self.next_tasks) {
             if ask.peer == peer {
                 ask.epoch.get_or_insert(epoch);
             }
@@ -468,7 +483,7 @@ impl Thief {
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
         self.rest(cx);
         self.cut_next_tasks(cx);
-        self.ahead = None;
+        self.tiny = None;
         self.flow = None;
         self.giver = None;
     }

@@ -14,7 +14,7 @@ use super::{
     numbers::{ASKS_OF_A_PEER, FAR_PATIENCE, PASSED_OVER_MOST, PATIENCE},
     worth::{Worth, is_free, trial},
 };
-use crate::job::ValueSize;
+use crate::job::{ValueSize, Wants};
 
 /// A node that wants a job.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct Asker {
     until: Option<Duration>,
     /// How often it was passed over for others that hold what the next jobs mention.
     passed_over: u32,
+    /// It does not want anything any more; what has been taken for it is sent all the same.
+    is_cut: bool,
 }
 
 /// The question that the workers have been asked.
@@ -48,7 +50,7 @@ struct Taking {
 pub(super) struct Victim {
     /// The requests that wait to be served, in the order of arrival.
     askers: VecDeque<Asker>,
-    /// Lifelines that hang on until then, because the jobs that were there were not for them.
+    /// Requests that stand and hang on until then, because the jobs that were there were not for them.
     parked: Vec<(Duration, Asker)>,
     /// The question to the workers that is not answered yet.
     taking: Option<Taking>,
@@ -57,7 +59,7 @@ pub(super) struct Victim {
     /// The workers were asked and had too little: they will say when there is something.
     armed: bool,
     /// They had too little for a node that asked ahead: there may be enough for one that has nothing to do.
-    few: bool,
+    too_few: bool,
     /// Nodes for which there are tasks, as they keep what these need, even if workers here have nothing to do. Each with the number of the last
     /// question to the workers before they said so.
     kept_for: BTreeMap<NodeId, u64>,
@@ -98,6 +100,7 @@ impl Victim {
             round_trip,
             until: None,
             passed_over: 0,
+            is_cut: false,
         });
     }
 
@@ -105,6 +108,9 @@ impl Victim {
         let is_it = |asker: &Asker| asker.peer == peer && asker.request == request;
         self.askers.retain(|asker| !is_it(asker));
         self.parked.retain(|(_, asker)| !is_it(asker));
+        if let Some(taking) = self.taking.as_mut().filter(|taking| is_it(&taking.asker)) {
+            taking.asker.is_cut = true;
+        }
     }
 
     /// Forgets a peer whose life is over.
@@ -132,7 +138,7 @@ impl Victim {
     /// Notes that the workers may have something to give: they can be asked again.
     pub(super) fn look_again(&mut self) {
         self.armed = false;
-        self.few = false;
+        self.too_few = false;
     }
 
     /// Notes that there are tasks which need what that node keeps.
@@ -189,7 +195,12 @@ impl Victim {
         if let Some(place) = self.askers.iter().position(is_keeper) {
             let keeper = self.askers.remove(place).expect("it is there");
             let most = keeper.most;
-            return self.take(cx, keeper, most, worth);
+            // Others go first that have nothing to do, but for what it keeps.
+            let wants = match keeper.is_ahead() {
+                true => Wants::Kept,
+                false => Wants::Any,
+            };
+            return self.take(cx, keeper, most, wants, worth);
         }
         // Workers here are idle themselves, or have said that they have nothing: they are not asked
         // again.
@@ -216,7 +227,7 @@ impl Victim {
             return;
         }
         self.let_rest(cx, worth);
-        let is_left = |asker: &Asker| !self.few || !asker.is_ahead();
+        let is_left = |asker: &Asker| !self.too_few || !asker.is_ahead();
         if !self.askers.iter().any(is_left) {
             return;
         }
@@ -226,16 +237,27 @@ impl Victim {
             Spare::Surplus(surplus) => next.most.min(surplus),
             _ => next.most,
         };
-        self.take(cx, next, most, worth);
+        let wants = match next.is_ahead() {
+            true => Wants::Surplus,
+            false => Wants::Any,
+        };
+        self.take(cx, next, most, wants, worth);
     }
 
     /// Asks the workers for jobs for that asker.
-    fn take(&mut self, cx: &mut Context<'_>, next: Asker, most: u32, worth: &mut Worth) {
+    fn take(
+        &mut self,
+        cx: &mut Context<'_>,
+        next: Asker,
+        most: u32,
+        wants: Wants,
+        worth: &mut Worth,
+    ) {
         self.takes += 1;
         let request = self.takes;
         let terms = worth.terms(cx.now, next.peer, next.round_trip);
         let terms = terms.with_at_hand(cx.books.holders.at_hand(cx.view, next.peer));
-        let terms = terms.ahead(next.is_ahead());
+        let terms = terms.with_wants(wants);
         if worth.tries(cx.now, next.peer) {
             let trial = Message::Trial(trial());
             cx.actions.push_back(Action::Send(next.peer, trial));
@@ -308,7 +330,8 @@ impl Victim {
         let taking = self.taking.take_if(|taking| taking.request == request)?;
         // Then, and only then, the workers will say when there is more.
         let is_short = found < taking.most as usize;
-        self.few = is_short;
+        self.too_few = is_short;
+        // What there is for one that asks ahead says nothing of what an idle one gets.
         if !taking.asker.is_ahead() {
             self.armed = is_short;
         }
@@ -334,6 +357,9 @@ impl Victim {
     ) {
         // Put back into the queue at once, it would be served with the same job again in this very
         // turn.
+        if asker.is_cut {
+            return;
+        }
         if asker.kind.stands() {
             self.parked.push((cx.now + wait, asker));
         } else {
@@ -345,7 +371,9 @@ impl Victim {
     /// Puts an asker back for which there was nothing.
     pub(super) fn wait(&mut self, asker: Asker) {
         // In front: it was first, and has not been served.
-        self.askers.push_front(asker);
+        if !asker.is_cut {
+            self.askers.push_front(asker);
+        }
     }
 
     /// Tells all askers that there is nothing.

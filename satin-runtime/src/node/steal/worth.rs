@@ -9,7 +9,7 @@ use super::super::{
     books::{HeldNames, lacking},
 };
 use crate::job::{
-    JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize, function::stays,
+    JobCost, JobLoad, JobSample, JobShape, JobTrip, ValueName, ValueSize, Wants, function::stays,
 };
 
 /// Bytes, there and back, that cost next to nothing beside the messages, if the arguments say nothing of the work. Too small: work of irregular
@@ -278,8 +278,8 @@ pub struct Terms {
     now: Duration,
     /// The number of the thief's node.
     to: u128,
-    /// Its workers have tasks, and will do the next ones later.
-    ahead: bool,
+    /// What it is to get, of what is worth its way.
+    wants: Wants,
     link: LinkSpeed,
 }
 
@@ -348,9 +348,9 @@ impl Terms {
         Terms { at_hand, ..self }
     }
 
-    /// For a thief that asks ahead, or not.
-    pub(super) fn ahead(self, ahead: bool) -> Terms {
-        Terms { ahead, ..self }
+    /// For a thief that is to get that.
+    pub(super) fn with_wants(self, wants: Wants) -> Terms {
+        Terms { wants, ..self }
     }
 
     /// Is that job worth the way?
@@ -395,10 +395,10 @@ impl Terms {
         lacking(values, &self.at_hand)
     }
 
-    /// Does the thief ask ahead, so that it gets tasks alone, and of these what others will not soon begin?
+    /// What the thief is to get, of what is worth its way.
     #[must_use]
-    pub fn is_ahead(&self) -> bool {
-        self.ahead
+    pub fn wants(&self) -> Wants {
+        self.wants
     }
 
     /// The number of the thief's node.
@@ -592,7 +592,7 @@ impl Worth {
             at_hand: Vec::new(),
             now,
             to: peer.id.0,
-            ahead: false,
+            wants: Wants::Any,
             link: LinkSpeed {
                 round_trip: round_trip.as_secs_f64(),
                 rate: rate.map(|(rate, _)| rate),

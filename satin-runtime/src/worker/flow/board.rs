@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     job::{
-        Recall,
+        Recall, Wants,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
@@ -288,6 +288,12 @@ impl Boards {
         self.abroad.is_gone(keeper)
     }
 
+    /// How many tasks there are, about, that nobody here begins with next.
+    pub(in crate::worker) fn surplus(&self) -> usize {
+        let own = self.all().map(Board::len).sum::<usize>();
+        own.saturating_sub(self.own.len())
+    }
+
     /// How many tasks can run, about, of those that may leave.
     pub(in crate::worker) fn len(&self) -> usize {
         self.all().map(Board::len).sum::<usize>() + self.abroad.len()
@@ -299,13 +305,24 @@ impl Boards {
     }
 
     /// The gate: the first task that needs what that node keeps; or else the last one of the fullest board; in a slot aside, if it may leave.
-    pub(in crate::worker) fn take(&self, pool: &Pool, thief: u128) -> Option<*const Slot> {
+    pub(in crate::worker) fn take(
+        &self,
+        pool: &Pool,
+        thief: u128,
+        wants: Wants,
+    ) -> Option<*const Slot> {
         let of_fullest = || {
             let fullest = self.all().max_by_key(|board| board.len())?;
             fullest.take(BTreeMap::pop_last)
         };
-        let own = self.abroad.take_for(thief).or_else(of_fullest);
-        let task = own.or_else(|| self.abroad.take_of_others())?;
+        let kept = self.abroad.take_for(thief);
+        let task = match wants {
+            Wants::Any => kept
+                .or_else(of_fullest)
+                .or_else(|| self.abroad.take_of_others()),
+            Wants::Surplus => kept.or_else(of_fullest),
+            Wants::Kept => kept,
+        }?;
         let core = task.core();
         if !task.stays() {
             match self.set_aside(pool, task) {
@@ -527,6 +544,7 @@ impl Pool {
         // Pairs with the fence of those who go to sleep: either they see the tasks, or we see them.
         fence(Ordering::SeqCst);
         self.sleep.wake(count);
+        self.tell_surplus();
         self.tell_public();
     }
 }

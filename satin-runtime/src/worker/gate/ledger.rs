@@ -52,6 +52,8 @@ pub(in crate::worker) struct Ledger {
     pub(super) open: AtomicBool,
     /// A take found too little: the next worker that publishes tells.
     pub(super) wanted: AtomicBool,
+    /// A take has found too few tasks for a node whose workers have some, see [`Wants`](crate::job::Wants).
+    pub(super) surplus_wanted: AtomicBool,
     /// The clerk is about to make jobs public in the place of workers that do not answer.
     pub(super) seizing: AtomicBool,
     /// The number of idle workers that was told last.

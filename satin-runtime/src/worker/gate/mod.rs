@@ -29,7 +29,7 @@ use crate::{
     job::{
         Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobLoad,
         JobName, JobSample, JobTrip, KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName,
-        RootRun, RootTag, Saved, Taken, ValueName,
+        RootRun, RootTag, Saved, Taken, ValueName, Wants,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -68,9 +68,9 @@ pub trait Judge: Send + Sync {
         0
     }
 
-    /// Do its workers have tasks, so that it is to get tasks alone, and of these what others will not soon begin?
-    fn is_ahead(&self) -> bool {
-        false
+    /// What it is to get, of what is worth its way.
+    fn wants(&self) -> Wants {
+        Wants::Any
     }
 
     /// The way of such a job.
@@ -267,8 +267,12 @@ impl Gate {
     fn choose(&self, most: u32, thief: Thief) -> Leavers {
         let (pool, ledger) = (&*self.pool, &self.pool.ledger);
         let called_home = lock(&ledger.absent).called_home;
+        let is_idle = thief.wants == Wants::Any;
         // Set before the look: a worker that publishes after it tells.
-        ledger.wanted.store(true, Ordering::Relaxed);
+        match is_idle {
+            true => ledger.wanted.store(true, Ordering::Relaxed),
+            false => ledger.surplus_wanted.store(true, Ordering::Relaxed),
+        }
         fence(Ordering::SeqCst);
         // Idle workers have been woken for hosted jobs that wait: so many of these are as good as started.
         let spare = ledger
@@ -277,18 +281,20 @@ impl Gate {
             .saturating_sub(pool.idle() as usize);
         let held = ledger.held.load(Ordering::Relaxed);
         let returned = ledger.returned.load(Ordering::Relaxed);
-        pool.all().for_each(Worker::seize);
+        if is_idle {
+            pool.all().for_each(Worker::seize);
+        }
         let all = held + spare + returned + pool.public() as usize;
         // What is best run there need not stay for the workers here.
-        let half = match thief.is_ahead {
-            // The workers here, and nodes that have nothing to do, begin sooner with the others.
-            true => (pool.boards.len()).saturating_sub(pool.workers() as usize),
-            false => all.div_ceil(2),
+        let kept = pool.boards.len_for(thief.node);
+        let limit = match thief.wants {
+            Wants::Any => all.div_ceil(2).max(kept),
+            Wants::Surplus => kept + pool.boards.surplus(),
+            Wants::Kept => kept,
         };
-        let half = half.max(pool.boards.len_for(thief.node));
-        let limit = (most as usize).min(half);
+        let limit = (most as usize).min(limit);
         let (mut hosted, mut own): (Vec<Taken>, _) = (Vec::new(), Vec::new());
-        if limit > 0 && !thief.is_ahead {
+        if limit > 0 && is_idle {
             hosted.extend(pool.unhold());
             if hosted.is_empty() && !pool.holds_own() {
                 hosted = pool.unstart(spare.min(limit));
@@ -298,12 +304,12 @@ impl Gate {
             self.take_own(limit, thief, &mut own);
         }
         if hosted.len() + own.len() < most as usize {
-            if !thief.is_ahead {
+            if is_idle {
                 pool.ask_those_without_public();
                 self.seize_soon();
             }
             pool.boards.wants_more(pool, thief.node);
-        } else {
+        } else if is_idle {
             ledger.wanted.store(false, Ordering::Relaxed);
         }
         Leavers {
@@ -491,9 +497,9 @@ impl Gate {
         // Other threads take too, and some jobs cannot leave: then the take looks again, but not for ever.
         let mut misses = 2 * self.pool.workers() + 4;
         while jobs.is_empty() && limit > 0 && misses > 0 {
-            let shallowest = match thief.is_ahead {
-                true => Some((TakeFrom::Board, STAYS)),
-                false => self.pool.shallowest(),
+            let shallowest = match thief.wants {
+                Wants::Any => self.pool.shallowest(),
+                Wants::Surplus | Wants::Kept => Some((TakeFrom::Board, STAYS)),
             };
             let Some((source, depth)) = shallowest else {
                 return;
@@ -536,7 +542,7 @@ impl Gate {
                 Some(Found { slot, back })
             }
             TakeFrom::Board => {
-                let slot = self.pool.boards.take(&self.pool, thief.node)?;
+                let slot = self.pool.boards.take(&self.pool, thief.node, thief.wants)?;
                 let back = Back::default();
                 Some(Found { slot, back })
             }
@@ -940,6 +946,17 @@ impl Pool {
         if *told != idle {
             *told = idle;
             self.tell(|outside| outside.idle(idle));
+        }
+    }
+
+    /// Tasks can run, and a fence has passed since: tells the outside if a take waits for more of them than others begin with next.
+    pub(super) fn tell_surplus(&self) {
+        let wanted = &self.ledger.surplus_wanted;
+        if wanted.load(Ordering::Relaxed)
+            && self.boards.surplus() > 0
+            && wanted.swap(false, Ordering::Relaxed)
+        {
+            self.tell(|outside| outside.public());
         }
     }
 

@@ -5,7 +5,7 @@ use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
 use crate::job::{
     Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, JobTrip, Parcel,
-    Taken, ValueSize,
+    Taken, ValueSize, Wants,
     codec::{CodecError, Effort},
     function::{self, Args, Function, Packed},
     kinds::Kinds,
@@ -19,15 +19,15 @@ use crate::job::{
 pub(super) struct Thief {
     /// Its number.
     pub(super) node: u128,
-    /// See [`Judge::is_ahead`].
-    pub(super) is_ahead: bool,
+    /// What it is to get.
+    pub(super) wants: Wants,
 }
 
 impl Thief {
     pub(super) fn of(judge: &dyn Judge) -> Thief {
         Thief {
             node: judge.thief(),
-            is_ahead: judge.is_ahead(),
+            wants: judge.wants(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     data::FlowData,
 };
 use crate::{
-    job::{Back, JobId, Kin, orphans::may_claim},
+    job::{Back, JobId, Kin, Wants, orphans::may_claim},
     node::{
         Rule, Terms,
         cluster::{
@@ -395,9 +395,9 @@ impl ImaginaryWorkers {
         most: u32,
         terms: &Terms,
     ) -> Vec<Spawned> {
-        let limit = match terms.is_ahead() {
-            true => (self.boards.len()).saturating_sub(self.lanes.len()),
-            false => self.takeable().div_ceil(2),
+        let limit = match terms.wants() {
+            Wants::Any => self.takeable().div_ceil(2),
+            Wants::Surplus | Wants::Kept => (self.boards.len()).saturating_sub(self.lanes.len()),
         };
         let limit = limit.min(most as usize);
         let mut boards = std::mem::replace(&mut self.boards, Boards::new(0));
