@@ -512,11 +512,11 @@ fn another_version_is_refused() {
     let node = founder(&key);
     let stranger = Stranger::with(&key);
     let mut greeting = encode(hello(1, nowhere()));
-    greeting[4 + 5] = 9;
+    greeting[4 + 5] = 238;
     let refusal = stranger.refusal(node.addr(), &greeting);
     assert_eq!(refusal.reason, Reason::Version);
-    assert!(refusal.text.contains("version 9"), "{}", refusal.text);
-    node.wait_for_refusal("it speaks version 9 of the protocol");
+    assert!(refusal.text.contains("version 238"), "{}", refusal.text);
+    node.wait_for_refusal("it speaks version 238 of the protocol");
     // A version so new that it is another protocol for TLS.
     let newer = without_certificate(b"satin/2");
     let error = newer.runtime.block_on(newer.connect(node.addr()));

@@ -831,7 +831,7 @@ mod tests {
             epoch: 7,
         };
         let mut frame = body(&Greeting::Refused(refusal).encode());
-        frame[5] = 9;
+        frame[5] = 238;
         let Ok(Greeting::Refused(refusal)) = Greeting::decode(&frame) else {
             panic!("a refusal");
         };
@@ -840,8 +840,8 @@ mod tests {
             (Reason::Pool, "no [31m", 7)
         );
         assert_eq!(
-            Greeting::decode(b"satin\x09\x00\x00whatever"),
-            Err(WireError::Version(9))
+            Greeting::decode(b"satin\xee\x00\x00whatever"),
+            Err(WireError::Version(238))
         );
         assert_eq!(
             Greeting::decode(b"GET / HTTP/1.1"),
