@@ -185,10 +185,7 @@ impl<'b> Flow<'b> {
 
     /// `None` if the run with nothing kept or that with a store failed.
     fn round(&self, processes: u32, round: u32) -> Result<Option<Row>> {
-        let what = format!(
-            "[flow, round {round}] {}, {processes} processes",
-            self.shape
-        );
+        let what = format!("[flow, round {round}] {} on {processes}", self.shape);
         let undisturbed = |keeping: Keeping| {
             let what = format!("{what}, {keeping}");
             self.bench.attempt(&what, || {
@@ -381,7 +378,7 @@ impl Rounds<'_> {
                 continue;
             };
             let what = format!(
-                "flow, {}, {} processes, {} killed: S2/S0 less the lost share is {:.3} ({:.2} s over the ideal), required at most {MOST}",
+                "flow, {} on {}, {} killed: S2/S0 less the lost share is {:.3} ({:.2} s over the ideal), required at most {MOST}",
                 self.shape,
                 self.processes,
                 victim.name(self.processes),
