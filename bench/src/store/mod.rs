@@ -59,8 +59,8 @@ Examples:
   bench store --part kaapi --qap nug18.dat                 # longer runs
   bench store --part lost --seed 7
   bench store --part flow                                  # a flow, a minute or two
-  bench store --part flow --tasks 15000x0,75x1,1500x1,15000x1,75x100 --processes 1,2,4,8,16 --victim node,master --rounds 5 --json \
-flow.jsonl                                                 # the full table, 40 minutes
+  bench store --part flow --tasks 15000x0,75x1,1500x1,15000x1,75x100 --processes 1,2,4,8,16 --victim node,master --rounds 5  # \
+the full table, 40 minutes
   bench store --from store.jsonl --svg store.svg           # draws them again")]
 pub struct Args {
     /// Parts to measure
