@@ -3,7 +3,8 @@
 //!
 //! Shows spawns in an iterator chain. With short leaves it asks what a spawn costs; with long ones, whether all workers find
 //! something to do; with `--sleep`, how many workers a node can have without needing cores for them; with `--count`, how many
-//! leaves were done twice where machines died; with `--flow`, what the same costs as a flow.
+//! leaves were done twice where machines died; with `--flow`, what the same costs as a flow; with `--tasks`, what it costs that a
+//! flow survives the death of its nodes.
 
 mod common;
 
@@ -27,7 +28,7 @@ const DEPTH_MAX: i64 = 10_000;
 /// Counts the leaves of a complete tree, working a while at each
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  knary\n  knary 18 2 1 --compare\n  knary 3 10 1000 --sleep --threads 100\n  knary 4 7 1000 --flow"
+    after_help = "Examples:\n  knary\n  knary 18 2 1 --compare\n  knary 3 10 1000 --sleep --threads 100\n  knary 4 7 1000 --flow\n  knary 6 5 1000 --tasks 1500"
 )]
 struct Cli {
     /// Levels below the root
@@ -45,12 +46,16 @@ struct Cli {
     /// Leaves compute so many steps, however long they take: the same jobs in every run, also where another master runs `main` again
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
-    /// Append a byte to this file after each leaf, on whatever node: its length is the number of leaves that were done
+    /// Append a byte to this file after each leaf, and each task of --tasks, on whatever node: its length is the number of those that were done
     #[arg(long, value_name = "FILE")]
     count: Option<PathBuf>,
     /// As a flow: the leaves are tasks, and so are the sums
     #[arg(long)]
     flow: bool,
+    /// As a flow of N tasks, in a job of its own: the first N nodes of the tree, level by level, each of which works as a leaf does and
+    /// reads what its children have made; DEPTH is not used
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "flow")]
+    tasks: Option<u32>,
     #[command(flatten)]
     mode: Mode,
     #[command(flatten)]
@@ -67,9 +72,19 @@ fn main() -> anyhow::Result<()> {
 
 fn run(cli: &Cli) -> anyhow::Result<()> {
     let (depth, width) = (cli.depth, cli.width);
-    let expected = u64::from(width).checked_pow(depth).with_context(|| {
-        format!("{width}^{depth} leaves are too many: choose a smaller DEPTH or WIDTH")
-    })?;
+    let (expected, counted) = match cli.tasks {
+        Some(tasks) => (u64::from(tasks), "tasks"),
+        None => {
+            let leaves = u64::from(width).checked_pow(depth).with_context(|| {
+                format!("{width}^{depth} leaves are too many: choose a smaller DEPTH or WIDTH")
+            })?;
+            (leaves, "leaves")
+        }
+    };
+    ensure!(
+        cli.tasks.is_none() || width > 0,
+        "--tasks: a tree of several nodes has a WIDTH of 1 or more"
+    );
     let leaf = match cli.steps {
         _ if cli.sleep => Leaf::Sleep { micros: cli.leaf },
         Some(rounds) => Leaf::Compute { rounds },
@@ -77,29 +92,33 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
     };
     let run = cli.mode.measure(
         || leaf,
-        |leaf| match cli.flow {
-            true => flow!(|g| {
+        |leaf| match cli.tasks {
+            Some(nodes) => working_tree(nodes, width, leaf),
+            None if cli.flow => flow!(|g| {
                 let leaves = tasks(g, depth, width, leaf);
                 g.take(leaves)
             }),
-            false => knary(depth, width, leaf),
+            None => knary(depth, width, leaf),
         },
-        |leaf| satin::seq!(knary(depth, width, leaf)),
+        |leaf| match cli.tasks {
+            Some(nodes) => satin::seq!(working_tree(nodes, width, leaf)),
+            None => satin::seq!(knary(depth, width, leaf)),
+        },
         |&answer| {
             ensure!(
                 answer == expected,
-                "wrong answer: {answer} leaves, but there are {expected}"
+                "wrong answer: {answer} {counted}, but there are {expected}"
             );
             Ok(())
         },
     )?;
     match cli.steps {
         Some(steps) => println!(
-            "knary({depth}, {width}) = {} leaves of {steps} steps",
+            "knary({depth}, {width}) = {} {counted} of {steps} steps",
             run.answer
         ),
         None => println!(
-            "knary({depth}, {width}) = {} leaves of {} us",
+            "knary({depth}, {width}) = {} {counted} of {} us",
             run.answer, cli.leaf
         ),
     }
@@ -136,6 +155,32 @@ fn sum(parts: &Many<u64>) -> u64 {
     parts.iter().sum()
 }
 
+/// The first nodes of a tree, level by level, as tasks: the children of node `n` are node `n * width + 1` and the following. A job
+/// with an id of its own, so the results of its tasks are found again when its node has died.
+#[spawnable]
+fn working_tree(nodes: u32, width: u32, leaf: Leaf) -> u64 {
+    let (nodes, width) = (nodes as usize, width as usize);
+    flow!(|g| {
+        // From the last node back, so children come first.
+        let mut made = Vec::with_capacity(nodes);
+        for node in (0..nodes).rev() {
+            let first = (node * width + 1).min(nodes);
+            let end = (first + width).min(nodes);
+            let children: Vec<_> = made[nodes - end..nodes - first].to_vec();
+            made.push(task!(g, node_of_tree(many(children), leaf)));
+        }
+        g.take(made[nodes - 1])
+    })
+}
+
+/// A task that works: the number of nodes below it, and itself.
+#[spawnable]
+fn node_of_tree(children: &Many<u64>, leaf: Leaf) -> u64 {
+    leaf.work();
+    count();
+    1 + children.iter().sum::<u64>()
+}
+
 /// The file of `--count`, in every process of the pool.
 static COUNT: OnceLock<File> = OnceLock::new();
 
@@ -146,7 +191,7 @@ fn open_count(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A leaf is done. Bytes of several processes add up, as the file is open for appending; the bytes of a process stay when it is killed.
+/// A leaf or a task of `--tasks` is done. Bytes of several processes add up, as the file is open for appending; the bytes of a process stay when it is killed.
 fn count() {
     if let Some(mut file) = COUNT.get()
         && let Err(error) = file.write_all(b".")

@@ -616,6 +616,13 @@ fn knary_works_and_sleeps() {
     run("knary", ["2", "3", "0", "--count", &file]).succeeds();
     let length = fs::metadata(count.path()).expect("it is there").len();
     assert_eq!(length, 9, "a byte for each leaf");
+    run("knary", ["6", "3", "10", "--tasks", "75", "--compare"])
+        .succeeds()
+        .prints("knary(6, 3) = 75 tasks of 10 us\n");
+    run("knary", ["6", "3", "--steps", "9", "--tasks", "1"])
+        .succeeds()
+        .prints("knary(6, 3) = 1 tasks of 9 steps\n");
+    run("knary", ["6", "0", "--tasks", "2"]).fails(FAILURE, "WIDTH");
     run("knary", ["64", "2", "0"]).fails(FAILURE, "2^64 leaves are too many");
 }
 

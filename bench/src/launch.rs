@@ -362,10 +362,12 @@ pub fn computing_at_once(workers: u32) -> f64 {
     f64::from(workers.min(cores))
 }
 
-/// The program knary with a worker per node, and how many leaves it is to have done.
+/// The program knary with a worker per node, and how many leaves it is to have done: of a [flow](Knary::flow), tasks.
 pub struct Knary {
     arguments: Vec<OsString>,
-    depth: u32,
+    leaves: u64,
+    /// What the program calls them.
+    counted: &'static str,
     leaf: Leaf,
     folder: tempfile::TempDir,
 }
@@ -418,6 +420,29 @@ impl Knary {
     /// If it cannot be built, or its leaves cannot be calibrated.
     fn build(launcher: &Launcher, depth: u32, leaf: Leaf) -> Result<Knary> {
         ensure!(depth < 13, "--depth {depth}: that many leaves take forever");
+        let leaves = u64::from(WIDTH).pow(depth);
+        Knary::counting(launcher, depth, leaf, (leaves, "leaves"))
+    }
+
+    /// Builds knary as a flow of so many tasks, each of which computes for `ms` milliseconds.
+    ///
+    /// # Errors
+    /// If it cannot be built, or its tasks cannot be calibrated.
+    pub fn flow(launcher: &Launcher, tasks: u32, ms: u32) -> Result<Knary> {
+        // Its tree is as deep as the tasks need.
+        let counted = (u64::from(tasks), "tasks");
+        let mut knary = Knary::counting(launcher, 0, Leaf::new(true, ms), counted)?;
+        let flow = ["--tasks".into(), tasks.to_string().into()];
+        knary.arguments.extend(flow);
+        Ok(knary)
+    }
+
+    fn counting(
+        launcher: &Launcher,
+        depth: u32,
+        leaf: Leaf,
+        (leaves, counted): (u64, &'static str),
+    ) -> Result<Knary> {
         let program = launcher.example("knary")?;
         let folder = tempfile::Builder::new()
             .prefix("satin-bench-")
@@ -438,15 +463,16 @@ impl Knary {
         arguments.extend(["--count".into(), count(&folder).into()]);
         Ok(Knary {
             arguments,
-            depth,
+            leaves,
+            counted,
             leaf,
             folder,
         })
     }
 
-    /// Number of leaves in the tree.
+    /// Number of leaves in the tree; of a [flow](Knary::flow), of tasks.
     pub fn leaves(&self) -> u64 {
-        u64::from(WIDTH).pow(self.depth)
+        self.leaves
     }
 
     /// Number of `workers` that work at the same time: computing workers need a core.
@@ -535,11 +561,12 @@ impl Knary {
     /// If the answer is wrong, or fewer leaves were done than there are.
     fn check(&self, story: Story) -> Result<(Story, u64)> {
         let done = self.done()?;
-        let answer = format!("= {} leaves", self.leaves());
+        let answer = format!("= {} {}", self.leaves, self.counted);
         ensure!(
-            story.stdout().contains(&answer) && done >= self.leaves(),
-            "there are {} leaves, {done} were done, and knary said:\n{}",
-            self.leaves(),
+            story.stdout().contains(&answer) && done >= self.leaves,
+            "there are {} {}, {done} were done, and knary said:\n{}",
+            self.leaves,
+            self.counted,
             story.stdout()
         );
         Ok((story, done))

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use satin_cli::{
     faults::{Fault, What, Who},
@@ -15,13 +15,14 @@ use satin_runtime::stable::StoreUrl;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bench,
+    Bench, distinct,
+    faults::Schedule,
     keeping::{GRAIN_MS, Keeping, seconds},
     show, table,
 };
 use crate::{
     chart::{self, Axes, Line},
-    figures::{ideal, median},
+    figures::median,
     launch::computing_at_once,
     programs::{Case, LIMIT, Program, Sizes},
 };
@@ -88,9 +89,9 @@ impl FaultKind {
         }
     }
 
-    /// The faults, and how many processes go with each; the moments are parts of the undisturbed time. None for
-    /// [`FaultKind::All`], after which nobody is left, and where too few would be.
-    fn schedule(self, processes: u32, undisturbed: f64) -> Option<Vec<(Fault, u32)>> {
+    /// The faults, at parts of the undisturbed time. None for [`FaultKind::All`], after which nobody is left, and where too few
+    /// would be.
+    fn schedule(self, processes: u32, undisturbed: f64) -> Option<Schedule> {
         let half = processes / 2;
         let fault = |part: f64, what, gone| {
             let at = seconds(undisturbed * part);
@@ -104,17 +105,17 @@ impl FaultKind {
             };
             fault(part, What::Kill(Who::Named(name)), 1)
         };
-        match self {
-            FaultKind::One => Some(vec![kill(0.5, 0)]),
+        Some(Schedule(match self {
+            FaultKind::One => vec![kill(0.5, 0)],
             FaultKind::Several if processes > 3 => {
-                Some(vec![kill(0.3, 0), kill(0.5, 1), kill(0.7, 2)])
+                vec![kill(0.3, 0), kill(0.5, 1), kill(0.7, 2)]
             }
             FaultKind::Withdrawn => {
                 let what = What::Drain(Who::Named(SECOND.into()));
-                Some(vec![fault(0.5, what, half)])
+                vec![fault(0.5, what, half)]
             }
-            FaultKind::Several | FaultKind::All => None,
-        }
+            FaultKind::Several | FaultKind::All => return None,
+        }))
     }
 }
 
@@ -297,25 +298,10 @@ impl Qap<'_> {
             let resumed = launcher.run(again, LIMIT, |_| Ok(()))?;
             return Ok((killed_s + resumed.seconds(), undisturbed));
         };
-        plan.faults = schedule.iter().map(|(fault, _)| fault.clone()).collect();
-        // A large job may be on each node that is killed: it is not the cause.
-        (plan.env).push(("SATIN_MAX_CRASHES".into(), "100".into()));
+        schedule.strike(&mut plan);
         let story = launcher.run(plan, LIMIT, |_| Ok(()))?;
-        let began_ms = story.all_in_ms(processes as usize);
-        let began_ms = began_ms.context("not all processes came in")?;
-        let mut left = processes;
-        let mut phases = vec![(0.0, computing_at_once(processes))];
-        for (Fault { at, .. }, gone) in schedule {
-            left -= gone;
-            let hit_s = story.since_start(began_ms + at.as_millis() as u64);
-            ensure!(
-                hit_s < story.seconds(),
-                "hit {hit_s:.2} s after the start of a run of {:.2} s: it does not count",
-                story.seconds()
-            );
-            phases.push((hit_s.max(0.0), computing_at_once(left)));
-        }
-        Ok((story.seconds(), ideal(undisturbed, &phases)))
+        let ideal_s = schedule.ideal(&story, processes, undisturbed)?;
+        Ok((story.seconds(), ideal_s))
     }
 }
 
@@ -330,17 +316,6 @@ fn middle(rows: &[&Row], processes: u32, keeping: Keeping) -> Option<f64> {
 fn overhead(rows: &[&Row], processes: u32, keeping: Keeping) -> Option<f64> {
     let off = middle(rows, processes, Keeping::Off)?;
     Some((middle(rows, processes, keeping)? / off - 1.0) * 100.0)
-}
-
-/// Each value once, in the order of the rows.
-fn distinct<R, T: PartialEq>(rows: &[&R], of: impl Fn(&R) -> T) -> Vec<T> {
-    let mut all = Vec::new();
-    for value in rows.iter().map(|row| of(row)) {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
-    all
 }
 
 /// The median of the time beyond the ideal, in percent.
@@ -481,7 +456,7 @@ mod tests {
     fn faults_leave_somebody_and_hit_nobody_twice() {
         for processes in [2, 4, 8] {
             for fault in FaultKind::value_variants() {
-                let Some(schedule) = fault.schedule(processes, 10.0) else {
+                let Some(Schedule(schedule)) = fault.schedule(processes, 10.0) else {
                     continue;
                 };
                 let gone: u32 = schedule.iter().map(|(_, gone)| gone).sum();

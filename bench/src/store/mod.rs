@@ -1,9 +1,11 @@
 //! `bench store`: what it costs that a run outlives all its nodes, and what is done again when they die.
 //!
-//! Four parts, a module each: `overhead` (nothing dies), `lost` (everything dies), `kaapi` (the experiment of KAAPI in small) and
-//! `record` (the price of one result). The words are those of KAAPI (Jafar, Krings, Gautier, "Flexible rollback recovery in
+//! Five parts, a module each: `overhead` (nothing dies), `lost` (everything dies), `kaapi` (the experiment of KAAPI in small),
+//! `flow` (a flow whose tasks are kept, and a process of which dies) and `record` (the price of one result). The words are those of KAAPI (Jafar, Krings, Gautier, "Flexible rollback recovery in
 //! dynamic heterogeneous grid computing", 2009): TIC writes once in a period, SEL as soon as the last write is durable.
 
+mod faults;
+mod flow;
 mod kaapi;
 mod keeping;
 mod lost;
@@ -28,7 +30,7 @@ use crate::{
     programs::Case,
 };
 
-/// A store: its overhead, the work that is done again when all nodes die, QAP as KAAPI measured it, the cost of a record.
+/// A store: its overhead, the work that is done again when all nodes die, QAP as KAAPI measured it, a flow, the cost of a record.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Parts:
@@ -38,10 +40,13 @@ store that is written to each 10 s (TIC 10 s), each second (TIC 1 s), and as oft
 many. Leaves that were done twice are counted by knary itself, in a file
   kaapi     qap on 2, 4 and 8 processes: TIC and SEL over the period and the grain; one process killed, several, one of the two \
 clusters withdrawn, all killed and resumed, each at 50 % of the time of a run without a store
+  flow      knary as a flow whose tasks compute, on some numbers of processes with a worker each: without a store (S0), with one \
+(S1), and with one and a process killed half way (S2); the only process is started again. Each result is kept and written as often as \
+it can be. Medians of the rounds' ratios S1/S0 and S2/S0, and what the store costs in us a task
   record    microseconds for a result, in the worker and in the thread that writes; the time from a start until its first new \
 job when 100,000 results are in the store
 
-A computing process needs a core. If there are more processes than cores, which share them, the figures of kaapi show \
+A computing process needs a core. If there are more processes than cores, which share them, the figures of kaapi and flow show \
 what a store costs an oversubscribed machine: how the time falls with more processes they cannot show.
 
 Stores are directories below --dir; it should be on a disk, as a write to memory is no durable write.
@@ -53,10 +58,13 @@ Examples:
   bench store --part overhead --nodes 1                    # one worker only
   bench store --part kaapi --qap nug18.dat                 # longer runs
   bench store --part lost --seed 7
+  bench store --part flow                                  # a flow, a minute or two
+  bench store --part flow --tasks 15000x0,75x1,1500x1,15000x1,75x100 --processes 1,2,4,8,16 --victim node,master --rounds 5  # \
+the full table, 40 minutes
   bench store --from store.jsonl --svg store.svg           # draws them again")]
 pub struct Args {
     /// Parts to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Overhead, Part::Lost, Part::Kaapi, Part::Record])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Overhead, Part::Lost, Part::Kaapi, Part::Flow, Part::Record])]
     part: Vec<Part>,
     /// Programs of the part overhead [default: all]
     #[arg(long, value_enum, value_name = "CASE", value_delimiter = ',')]
@@ -73,6 +81,15 @@ pub struct Args {
     /// Instance for qap, in the format of QAPLIB [default: nug16a, nug15 for the part overhead, nug14 if it is to be quick]
     #[arg(long, value_name = "FILE")]
     qap: Option<PathBuf>,
+    /// Flows of the part flow: their tasks, and the milliseconds of each [default: 15000x0, 1500x1, 75x20; quick: 1500x0, 300x2]
+    #[arg(long, value_name = "TASKSxMS,..", value_delimiter = ',')]
+    tasks: Vec<flow::Shape>,
+    /// Numbers of processes of the part flow, with a worker each [default: 1, 2, 4; quick: 1, 2]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    processes: Vec<u32>,
+    /// Processes of the part flow that are killed, each in runs of its own, if there are several
+    #[arg(long, value_enum, value_name = "WHO,..", value_delimiter = ',', default_values_t = [flow::Victim::Node])]
+    victim: Vec<flow::Victim>,
     /// Number from which the moments of the part lost are drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -107,6 +124,8 @@ enum Part {
     Lost,
     /// The experiment of KAAPI in small
     Kaapi,
+    /// A flow whose tasks are kept, and a process of which is killed
+    Flow,
     /// The cost of one result
     Record,
 }
@@ -119,6 +138,7 @@ enum Row {
     Lost(lost::Row),
     Kaapi(kaapi::Row),
     Faults(kaapi::FaultRow),
+    Flow(flow::Row),
     Append(record::AppendRow),
     Worker(record::WorkerRow),
     Resume(record::ResumeRow),
@@ -173,7 +193,13 @@ fn measure(args: &Args) -> Result<(Vec<Row>, u32)> {
         failed: Cell::new(0),
     };
     let mut rows = Vec::new();
-    for part in [Part::Record, Part::Overhead, Part::Kaapi, Part::Lost] {
+    for part in [
+        Part::Record,
+        Part::Overhead,
+        Part::Kaapi,
+        Part::Flow,
+        Part::Lost,
+    ] {
         if !args.part.contains(&part) {
             continue;
         }
@@ -183,6 +209,7 @@ fn measure(args: &Args) -> Result<(Vec<Row>, u32)> {
             }
             Part::Lost => rows.extend(lost::measure(&bench)?.into_iter().map(Row::Lost)),
             Part::Kaapi => rows.extend(kaapi::measure(&bench)?),
+            Part::Flow => rows.extend(flow::measure(&bench)?.into_iter().map(Row::Flow)),
             Part::Record => rows.extend(record::measure(&bench)?),
         }
     }
@@ -222,10 +249,29 @@ fn fault_of(row: &Row) -> Option<&kaapi::FaultRow> {
     }
 }
 
+fn flow_of(row: &Row) -> Option<&flow::Row> {
+    match row {
+        Row::Flow(row) => Some(row),
+        _ => None,
+    }
+}
+
+/// Each value once, in the order of the rows.
+fn distinct<R, T: PartialEq>(rows: &[&R], of: impl Fn(&R) -> T) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in rows.iter().map(|row| of(row)) {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}
+
 fn report(rows: &[Row]) {
     let mut said = Vec::new();
     overhead::report(&of_kind(rows, overhead_of), &mut said);
     kaapi::report(&of_kind(rows, kaapi_of), &of_kind(rows, fault_of));
+    flow::report(&of_kind(rows, flow_of), &mut said);
     lost::report(&of_kind(rows, lost_of), &mut said);
     record::report(rows, &mut said);
     for line in said {
@@ -265,6 +311,7 @@ fn draw(path: &Path, rows: &[Row]) -> Result<()> {
         &of_kind(rows, fault_of),
         &mut panels,
     );
+    flow::draw(&of_kind(rows, flow_of), &mut panels);
     lost::draw(&of_kind(rows, lost_of), &mut panels);
     ensure!(
         !panels.is_empty(),

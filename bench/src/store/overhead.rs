@@ -221,7 +221,7 @@ pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
                 1 => "overhead, one worker",
                 _ => "overhead, two nodes",
             },
-            x: "1 fib, 2 uts, 3 nqueens, 4 qap, 5 deep, 6 knary, 7 flat",
+            x: "1 fib, 2 uts, 3 nqueens, 4 qap, 5 deep, 6 knary, 7 flow, 8 flat",
             y: "median over that with nothing kept",
             y_range: chart::range_of(&lines, 0.98..1.04),
             legend: chart::Legend::UpperLeft,
