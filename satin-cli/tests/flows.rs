@@ -81,9 +81,10 @@ fn answer_of_readers() -> String {
     format!("readers {:016x}\n", read.fold(0, u64::wrapping_add))
 }
 
-/// How many chains there are, of how many steps, and how many numbers each step changes: more bytes than come home of so short a task.
+/// How many chains there are, of how many steps, so that they take longer than it takes to find a death, and how many numbers each step
+/// changes: more bytes than come home of so short a task.
 const CHAINS: u64 = 8;
-const STEPS: u64 = 40;
+const STEPS: u64 = 120;
 const LENGTH: u64 = 100_000;
 
 fn stepped(number: u64, step: u64) -> u64 {
