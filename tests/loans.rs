@@ -441,21 +441,24 @@ fn tasks_pass_data_on_elsewhere_and_what_is_lost_there_is_made_again_here() {
     assert_eq!((list, sum), (increased()[1].clone(), 7));
 }
 
+/// A flow whose first task makes a list that the second one reads.
+fn sum_of_made(from: u64, begun: usize, until: usize) -> u64 {
+    flow!(|g| {
+        let list = task!(g, long_of(from));
+        let sum = task!(g, sum_of(r(list), 1));
+        raise(begun);
+        await_flag(until);
+        g.take(sum)
+    })
+}
+
 /// What comes of a flow whose first task has made another list elsewhere than it makes here, if that is lost there.
 fn made_otherwise(is_strict: bool) -> Result<u64, String> {
     data::store();
     let pool = satin::builder().threads(1).flow_strict(is_strict).build();
     let pool = pool.expect("a pool");
     let [begun, until] = flags();
-    let program = || {
-        flow!(|g| {
-            let list = task!(g, long_of(14_000_000));
-            let sum = task!(g, sum_of(r(list), 1));
-            raise(begun);
-            await_flag(until);
-            g.take(sum)
-        })
-    };
+    let program = || sum_of_made(14_000_000, begun, until);
     let gate = pool.gate();
     std::thread::scope(|scope| {
         let flow = scope.spawn(|| pool.run(program));
@@ -486,15 +489,7 @@ fn a_task_that_only_others_may_run_waits_here_until_its_data_have_been_made_agai
     data::store();
     let pool = pool(1);
     let [begun, until] = flags();
-    let program = || {
-        flow!(|g| {
-            let list = task!(g, long_of(13_000_000));
-            let sum = task!(g, sum_of(r(list), 1));
-            raise(begun);
-            await_flag(until);
-            g.take(sum)
-        })
-    };
+    let program = || sum_of_made(13_000_000, begun, until);
     let sum = during(&pool, program, |gate| {
         await_flag(begun);
         let list = long(13_000_000);

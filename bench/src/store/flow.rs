@@ -14,13 +14,13 @@ use satin_cli::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bench, distinct,
+    Bench, Panels, distinct,
     faults::Schedule,
     keeping::{Keeping, seconds},
     show, table, verdict,
 };
 use crate::{
-    chart::{self, Axes, Line},
+    chart,
     figures::{Spread, median},
     launch::{Knary, computing_at_once},
 };
@@ -456,7 +456,7 @@ pub fn report(rows: &[&Row], said: &mut Vec<String>) {
 }
 
 /// Panels over the number of processes: S1/S0, and S2/S0 without the lost share.
-pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
+pub fn draw(rows: &[&Row], panels: &mut Panels) {
     let all = rounds(rows);
     let stores = all.iter().map(|of| {
         let name = of.shape.to_string();
@@ -479,17 +479,7 @@ pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
         ),
     ];
     for (title, y, lines) in charts {
-        if lines.is_empty() {
-            continue;
-        }
-        let axes = Axes {
-            title,
-            x: "processes",
-            y,
-            y_range: chart::range_of(&lines, 0.98..1.06),
-            legend: chart::Legend::UpperLeft,
-        };
-        panels.push((axes, lines));
+        panels.add([title, "processes", y], 0.98..1.06, lines);
     }
 }
 

@@ -15,13 +15,13 @@ use satin_runtime::stable::StoreUrl;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Bench, distinct,
+    Bench, Panels, distinct,
     faults::Schedule,
     keeping::{GRAIN_MS, Keeping, seconds},
     show, table,
 };
 use crate::{
-    chart::{self, Axes, Line},
+    chart,
     figures::median,
     launch::computing_at_once,
     programs::{Case, LIMIT, Program, Sizes},
@@ -395,7 +395,7 @@ pub fn report(rows: &[&Row], faults: &[&FaultRow]) {
 }
 
 /// Panels over the number of processes: the periods of TIC, the grains of SEL, the faults.
-pub fn draw(rows: &[&Row], faults: &[&FaultRow], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
+pub fn draw(rows: &[&Row], faults: &[&FaultRow], panels: &mut Panels) {
     let processes = distinct(rows, |row| row.processes);
     let ways = distinct(rows, |row| row.keeping);
     let is_period = |keeping: &Keeping| matches!(keeping, Keeping::Store { grain_ms, .. } if *grain_ms == GRAIN_MS);
@@ -434,17 +434,7 @@ pub fn draw(rows: &[&Row], faults: &[&FaultRow], panels: &mut Vec<(Axes<'_>, Vec
         charts.push((title, y, of_faults(keeping)));
     }
     for (title, y, lines) in charts {
-        if lines.is_empty() {
-            continue;
-        }
-        let axes = Axes {
-            title,
-            x: "processes",
-            y,
-            y_range: chart::range_of(&lines, -1.0..5.0),
-            legend: chart::Legend::UpperLeft,
-        };
-        panels.push((axes, lines));
+        panels.add([title, "processes", y], -1.0..5.0, lines);
     }
 }
 

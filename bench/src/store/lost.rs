@@ -8,11 +8,8 @@ use satin_cli::sites::Sites;
 use satin_runtime::stable::StoreUrl;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, keeping::Keeping, show, table, verdict};
-use crate::{
-    chart::{self, Axes, Line},
-    launch::Knary,
-};
+use super::{Bench, Panels, keeping::Keeping, show, table, verdict};
+use crate::{chart, launch::Knary};
 
 /// A run that was lost, and gone on with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -173,7 +170,7 @@ pub fn report(rows: &[&Row], said: &mut Vec<String>) {
 }
 
 /// The most that was done again, by number of nodes, beside what is allowed.
-pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
+pub fn draw(rows: &[&Row], panels: &mut Panels) {
     let mut worst: Vec<(String, f64, f64)> = Vec::new();
     for row in rows {
         let (kept, nodes) = (row.keeping.to_string(), f64::from(row.nodes));
@@ -188,17 +185,12 @@ pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
             }
         }
     }
-    let lines = chart::lines(worst);
-    if !lines.is_empty() {
-        let axes = Axes {
-            title: "all killed and resumed",
-            x: "nodes that were killed",
-            y: "done again, seconds of a worker",
-            y_range: chart::range_of(&lines, 0.0..1.0),
-            legend: chart::Legend::UpperLeft,
-        };
-        panels.push((axes, lines));
-    }
+    let words = [
+        "all killed and resumed",
+        "nodes that were killed",
+        "done again, seconds of a worker",
+    ];
+    panels.add(words, 0.0..1.0, chart::lines(worst));
 }
 
 #[cfg(test)]

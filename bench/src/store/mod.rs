@@ -303,8 +303,34 @@ fn verdict(said: &mut Vec<String>, what: String, is_met: bool) {
     said.push(format!("{what}: {}", if is_met { "met" } else { "missed" }));
 }
 
+/// The panels of the picture.
+#[derive(Default)]
+struct Panels(Vec<(Axes<'static>, Vec<Line>)>);
+
+impl Panels {
+    /// Adds one with that title and those words at its x and y axes, if there are lines for it. Its y axis has that range at least.
+    fn add(
+        &mut self,
+        [title, x, y]: [&'static str; 3],
+        y_least: std::ops::Range<f64>,
+        lines: Vec<Line>,
+    ) {
+        if lines.is_empty() {
+            return;
+        }
+        let axes = Axes {
+            title,
+            x,
+            y,
+            y_range: chart::range_of(&lines, y_least),
+            legend: chart::Legend::UpperLeft,
+        };
+        self.0.push((axes, lines));
+    }
+}
+
 fn draw(path: &Path, rows: &[Row]) -> Result<()> {
-    let mut panels: Vec<(Axes<'_>, Vec<Line>)> = Vec::new();
+    let mut panels = Panels::default();
     overhead::draw(&of_kind(rows, overhead_of), &mut panels);
     kaapi::draw(
         &of_kind(rows, kaapi_of),
@@ -314,8 +340,8 @@ fn draw(path: &Path, rows: &[Row]) -> Result<()> {
     flow::draw(&of_kind(rows, flow_of), &mut panels);
     lost::draw(&of_kind(rows, lost_of), &mut panels);
     ensure!(
-        !panels.is_empty(),
+        !panels.0.is_empty(),
         "nothing to draw: the part record has figures only"
     );
-    chart::draw_grid(path, "what a store costs", panels.len().min(2), &panels)
+    chart::draw_grid(path, "what a store costs", panels.0.len().min(2), &panels.0)
 }

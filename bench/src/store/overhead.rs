@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use satin_cli::sites::Sites;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, keeping::Keeping, show, table, verdict};
+use super::{Bench, Panels, keeping::Keeping, show, table, verdict};
 use crate::{
-    chart::{self, Axes, Line},
+    chart,
     figures::Spread,
     programs::{Case, LIMIT, Program, Sizes},
 };
@@ -203,7 +203,7 @@ pub fn report(rows: &[&Row], said: &mut Vec<String>) {
 }
 
 /// A panel for each number of nodes: the ratios by program.
-pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
+pub fn draw(rows: &[&Row], panels: &mut Panels) {
     for nodes in nodes(rows) {
         let points = WAYS[1..].iter().flat_map(|keeping| {
             let cases = Case::value_variants().iter().zip(1..);
@@ -212,21 +212,16 @@ pub fn draw(rows: &[&Row], panels: &mut Vec<(Axes<'_>, Vec<Line>)>) {
                 Some((keeping.to_string(), f64::from(number), ratio))
             })
         });
-        let lines = chart::lines(points);
-        if lines.is_empty() {
-            continue;
-        }
-        let axes = Axes {
-            title: match nodes {
-                1 => "overhead, one worker",
-                _ => "overhead, two nodes",
-            },
-            x: "1 fib, 2 uts, 3 nqueens, 4 qap, 5 deep, 6 knary, 7 flow, 8 flat",
-            y: "median over that with nothing kept",
-            y_range: chart::range_of(&lines, 0.98..1.04),
-            legend: chart::Legend::UpperLeft,
+        let title = match nodes {
+            1 => "overhead, one worker",
+            _ => "overhead, two nodes",
         };
-        panels.push((axes, lines));
+        let words = [
+            title,
+            "1 fib, 2 uts, 3 nqueens, 4 qap, 5 deep, 6 knary, 7 flow, 8 flat",
+            "median over that with nothing kept",
+        ];
+        panels.add(words, 0.98..1.04, chart::lines(points));
     }
 }
 

@@ -41,10 +41,9 @@ pub fn store() -> &'static Store {
 }
 
 /// Shared values by name. There is one, [`store()`], for all pools of the process.
+#[derive(Default)]
 pub struct Store {
     values: Mutex<StoredValues>,
-    /// Bytes of the values that are kept because jobs have borrowed them here.
-    recent_room: AtomicUsize,
     arriving: Mutex<HashMap<ValueName, Arriving>>,
 }
 
@@ -59,32 +58,45 @@ struct StoredValues {
 }
 
 /// Values that jobs have borrowed here one after the other, as the tasks of flows do: those of the last ones are kept.
-#[derive(Default)]
 struct Recent {
     /// By the number of the last job that borrowed it.
     values: BTreeMap<u64, (RootKey, Pin)>,
     numbers: HashMap<ValueName, u64>,
     next: u64,
     bytes: usize,
+    /// Bytes for which there is room.
+    room: usize,
 }
 
-/// Bytes of the values that are kept because jobs have borrowed them here, if nothing else is set; what they have been decoded to takes about as much again. Too
-/// few: data are fetched again for the next task that reads them. Too many: memory.
+/// Bytes of the values that are kept because jobs have borrowed them here, if nothing else is set; what they have been decoded to takes
+/// about as much again. Too few: data are fetched again for the next task that reads them. Too many: memory.
 const MOST_RECENT: usize = 256 << 20;
 
 /// So many are kept however large they are: a job needs all that it borrows at a time. Too few: jobs that borrow much are refused. Too
 /// many: memory.
 const LEAST_RECENT: usize = 16;
 
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent {
+            values: BTreeMap::new(),
+            numbers: HashMap::new(),
+            next: 0,
+            bytes: 0,
+            room: MOST_RECENT,
+        }
+    }
+}
+
 impl Recent {
     /// A job borrows the value. Those that are not kept any more are returned.
-    fn note(&mut self, root: RootKey, pin: Pin, most: usize) -> Vec<Pin> {
+    fn note(&mut self, root: RootKey, pin: Pin) -> Vec<Pin> {
         let mut gone: Vec<Pin> = self.remove(pin.0.name).into_iter().collect();
         self.bytes += pin.0.bytes.len();
         self.numbers.insert(pin.0.name, self.next);
         self.values.insert(self.next, (root, pin));
         self.next += 1;
-        while self.bytes > most
+        while self.bytes > self.room
             && self.values.len() > LEAST_RECENT
             && let Some((_, (_, pin))) = self.values.pop_first()
         {
@@ -121,16 +133,6 @@ pub enum PieceOutcome {
     Stored,
     /// The pieces do not make up what the name says, or say so themselves; all of them have been dropped.
     Corrupt,
-}
-
-impl Default for Store {
-    fn default() -> Store {
-        Store {
-            values: Mutex::default(),
-            recent_room: AtomicUsize::new(MOST_RECENT),
-            arriving: Mutex::default(),
-        }
-    }
 }
 
 impl Store {
@@ -247,27 +249,21 @@ impl Store {
     /// So many bytes are for values that jobs have borrowed here last.
     pub fn set_recent_room(&self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.recent_room.store(bytes, Ordering::Relaxed);
+        lock(&self.values).recent.room = bytes;
     }
 
-    fn recent_room(&self) -> usize {
-        self.recent_room.load(Ordering::Relaxed)
-    }
-
-    /// A job of this root job borrows the value: it is kept as one of those that were borrowed last. False if it is not
-    /// here.
+    /// A job of this root job borrows the value: it is kept as one of those that were borrowed last. False if it is not here.
     pub fn keep_recent(&self, name: ValueName, root: RootKey) -> bool {
         let Some(entry) = self.get(name) else {
             return false;
         };
-        let room = self.recent_room();
         if roots::is_forgotten(root) {
             return true; // as for `pin`
         }
         let pin = Pin::new(entry);
         let mut values = lock(&self.values);
         let transit = values.in_transit.remove(&name);
-        let gone = values.recent.note(root, pin, room);
+        let gone = values.recent.note(root, pin);
         // Destructors of dropped values may look into the books themselves.
         drop(values);
         drop((transit, gone));
@@ -297,7 +293,6 @@ impl Store {
 
     /// The owner can do without these, each of which was kept for it once.
     pub fn drop_kept(&self, names: &[ValueName]) {
-        let room = self.recent_room();
         let mut gone = Vec::new();
         let mut values = lock(&self.values);
         for name in names {
@@ -312,7 +307,7 @@ impl Store {
                 *times -= 1;
             } else if let Some((pin, _)) = kept.remove(name) {
                 // Jobs here may borrow it still.
-                gone.extend(values.recent.note(root, pin, room));
+                gone.extend(values.recent.note(root, pin));
             }
         }
         values.kept.retain(|_, kept| !kept.is_empty());
@@ -727,11 +722,8 @@ mod tests {
         let names: Vec<ValueName> = (0..20).map(|number| enter(&text(number)).name).collect();
         let mut recent = Recent::default();
         let mut borrow = |number: usize, most: usize| {
-            let gone = recent.note(
-                root(number as u32 % 2),
-                Pin::new(enter(&text(number))),
-                most,
-            );
+            recent.room = most;
+            let gone = recent.note(root(number as u32 % 2), Pin::new(enter(&text(number))));
             let left = (gone.len(), recent.bytes);
             drop(gone);
             left

@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
-/// The weight of the newest measurement in the average time of a hosted job. Too small: a change of phase in
+/// The weight of the newest measurement in the averages of hosted jobs. Too small: a change of phase in
 /// the program is noticed late. Too large: one odd job misleads.
 const NEWEST: f64 = 0.25;
+
+/// The average with the newest measurement in it.
+fn average(before: Option<f64>, newest: f64) -> f64 {
+    before.map_or(newest, |average| average + NEWEST * (newest - average))
+}
 
 /// The amount of work that the node can give away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +64,7 @@ impl Hands {
     }
 
     /// Hosted jobs that wait for their values.
-    pub(crate) fn coming(&self) -> u32 {
+    pub(super) fn coming(&self) -> u32 {
         self.coming
     }
 
@@ -105,16 +110,14 @@ impl Hands {
     }
 
     /// Hosted jobs that wait for their values, beside those for which a worker waits.
-    pub(crate) fn coming_for_later(&self) -> u32 {
+    pub(super) fn coming_for_later(&self) -> u32 {
         let waiting = self.told.saturating_sub(self.since);
         self.coming.saturating_sub(waiting)
     }
 
     /// The values of a job have been waited for for so long.
     pub(super) fn note_way(&mut self, took: Duration) {
-        let took = took.as_secs_f64();
-        let way = self.way.map_or(took, |way| way + NEWEST * (took - way));
-        self.way = Some(way);
+        self.way = Some(average(self.way, took.as_secs_f64()));
     }
 
     /// How long a hosted job waits for its values, on average, in seconds.
@@ -172,8 +175,7 @@ impl Hands {
         if pace.done > 0 {
             // Per job, over all workers: how fast a supply of jobs is used up.
             let took = (now - pace.mark).as_secs_f64() / f64::from(pace.done);
-            let each = pace.each.map_or(took, |each| each + NEWEST * (took - each));
-            pace.each = Some(each);
+            pace.each = Some(average(pace.each, took));
             pace.mark = now;
             pace.done = 0;
         }

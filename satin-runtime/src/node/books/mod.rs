@@ -161,9 +161,15 @@ impl Books {
         self.hands.coming_for_later() + self.queued.len() as u32
     }
 
-    /// Hosted jobs, coming or with the workers, that are tasks of flows, and the bytes that they borrow.
-    pub(crate) fn hosted_tasks(&self) -> (u32, u64) {
-        (self.tasks.len() as u32, self.lent)
+    /// Are there hosted jobs, coming or with the workers, and all of them tasks of flows?
+    pub(crate) fn hosts_tasks_alone(&self) -> bool {
+        let hosted = self.hands.running() + self.hands.coming();
+        hosted > 0 && self.tasks.len() == hosted as usize
+    }
+
+    /// The bytes that hosted tasks borrow.
+    pub(crate) fn lent(&self) -> u64 {
+        self.lent
     }
 
     /// A worker has done the hosted job, or has stopped with it: it takes the next one that waits, if any does.

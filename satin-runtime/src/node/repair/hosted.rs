@@ -130,14 +130,9 @@ impl Repair {
         // A deadly job waits for its origin's leave, so that the origin knows whom to blame. The
         // parcel is kept in the entry until `Go` comes.
         if !Repair::asks_before(cx, key, &parcel) {
-            Repair::give(cx, key);
+            cx.books.given(cx.now, key);
             cx.actions.push_back(Action::Start(key, parcel));
         }
-    }
-
-    /// The workers have a hosted job from now on.
-    fn give(cx: &mut Context<'_>, key: HostedId) {
-        cx.books.given(cx.now, key);
     }
 
     /// A hosted job that has taken down whoever had it is for others.

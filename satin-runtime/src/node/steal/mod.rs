@@ -87,16 +87,10 @@ impl Steal {
         // First the others, then this node itself: what it has need not be asked for elsewhere.
         self.victim.serve(cx, spare, backlog, &mut self.worth);
         let hands = &cx.books.hands;
-        let (tasks, lent) = cx.books.hosted_tasks();
         let need = Need {
             idle: hands.idle(),
             others: self.victim.hang_on(),
             running: hands.running(),
-            hosted: hands.running() + hands.coming(),
-            tasks,
-            lent,
-            for_later: cx.books.for_later(),
-            workers: cx.view.me().threads,
         };
         match cx.books.draining || self.is_full {
             // The node asks for work no more, but the requests under way still run out.

@@ -61,16 +61,6 @@ pub(super) struct Need {
     pub(super) others: u32,
     /// Hosted jobs that the workers have.
     pub(super) running: u32,
-    /// These, and those that are coming.
-    pub(super) hosted: u32,
-    /// Tasks of flows among all of them.
-    pub(super) tasks: u32,
-    /// Bytes that these borrow.
-    pub(super) lent: u64,
-    /// Those with which no worker has begun, beside those for which one waits.
-    pub(super) for_later: u32,
-    /// All workers.
-    pub(super) workers: u32,
 }
 
 /// The answer of a victim.
@@ -86,9 +76,14 @@ pub(super) struct Reply {
     pub(super) round_trip: Duration,
 }
 
+/// The number of hosted jobs that are done in so many seconds; none, if nothing is known of them.
+fn done_in(hands: &Hands, seconds: f64) -> f64 {
+    (hands.each()).map_or(0.0, |each| seconds / each.max(1e-7))
+}
+
 /// The number of hosted jobs that fit in a round trip; none, if they are not tiny.
 fn cover(hands: &Hands, round_trip: Duration) -> f64 {
-    let cover = (hands.each()).map_or(0.0, |each| round_trip.as_secs_f64() / each.max(1e-7));
+    let cover = done_in(hands, round_trip.as_secs_f64());
     if cover < TINY { 0.0 } else { cover }
 }
 
@@ -168,7 +163,7 @@ impl Thief {
             self.hunt(cx, trips, need);
         }
         self.fetch_tiny(cx, trips, need);
-        self.ask_for_next_tasks(cx, trips, need);
+        self.ask_for_next_tasks(cx, trips);
     }
 
     /// Cuts all lifelines: there is work here.
@@ -310,10 +305,9 @@ impl Thief {
 
     /// Leaves a request for tasks of a flow before workers have nothing to do, so that the data of the next ones travel while the last ones
     /// run. Tasks do not spawn work for the workers of this node as jobs of a tree do: without it each would wait for its data.
-    fn ask_for_next_tasks(&mut self, cx: &mut Context<'_>, trips: &Trips, need: Need) {
+    fn ask_for_next_tasks(&mut self, cx: &mut Context<'_>, trips: &Trips) {
         // A job that is no task has work of its own for the workers here, which would wait behind the tasks.
-        let are_tasks = need.tasks > 0 && need.tasks == need.hosted;
-        let Some(flow) = self.flow.filter(|_| are_tasks) else {
+        let Some(flow) = self.flow.filter(|_| cx.books.hosts_tasks_alone()) else {
             return self.cut_next_tasks(cx);
         };
         // Now and then it is said anew: tasks come from another node meanwhile, or it was lost.
@@ -321,19 +315,22 @@ impl Thief {
         if self.next_tasks.as_ref().is_some_and(is_old) {
             self.cut_next_tasks(cx);
         }
-        let is_full = need.lent >= MOST_LENT;
-        if self.next_tasks.is_some() || need.idle > 0 || is_full || cx.links.epoch(flow).is_none() {
+        let hands = &cx.books.hands;
+        if self.next_tasks.is_some()
+            || hands.idle() > 0
+            || cx.books.lent() >= MOST_LENT
+            || cx.links.epoch(flow).is_none()
+        {
             return;
         }
-        let workers = need.workers.max(1);
-        // In the time in which tasks come so many are done.
-        let comes = trips.to(cx.view, flow).as_secs_f64() + cx.books.hands.way();
-        let cover = (cx.books.hands.each()).map_or(0.0, |each| comes / each.max(1e-7));
+        let workers = cx.view.me().threads.max(1);
+        let comes = trips.to(cx.view, flow).as_secs_f64() + hands.way();
+        let cover = done_in(hands, comes);
         if cover < LONG * f64::from(workers) {
             return;
         }
         let ahead = (cover.ceil() as u32).min(AHEAD * workers);
-        let most = ahead.saturating_sub(need.for_later);
+        let most = ahead.saturating_sub(cx.books.for_later());
         if most > 0 {
             let ask = self.ask(cx, trips, flow, most.min(MOST), RequestKind::Ahead);
             let until = cx.now + SAID_ANEW;

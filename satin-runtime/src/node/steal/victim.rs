@@ -196,11 +196,7 @@ impl Victim {
             let keeper = self.askers.remove(place).expect("it is there");
             let most = keeper.most;
             // Others go first that have nothing to do, but for what it keeps.
-            let wants = match keeper.is_ahead() {
-                true => Wants::Kept,
-                false => Wants::Any,
-            };
-            return self.take(cx, keeper, most, wants, worth);
+            return self.take(cx, keeper, most, Wants::Kept, worth);
         }
         // Workers here are idle themselves, or have said that they have nothing: they are not asked
         // again.
@@ -237,27 +233,26 @@ impl Victim {
             Spare::Surplus(surplus) => next.most.min(surplus),
             _ => next.most,
         };
-        let wants = match next.is_ahead() {
-            true => Wants::Surplus,
-            false => Wants::Any,
-        };
-        self.take(cx, next, most, wants, worth);
+        self.take(cx, next, most, Wants::Surplus, worth);
     }
 
-    /// Asks the workers for jobs for that asker.
+    /// Asks the workers for jobs for that asker; if it asks ahead, for such as `ahead` says.
     fn take(
         &mut self,
         cx: &mut Context<'_>,
         next: Asker,
         most: u32,
-        wants: Wants,
+        ahead: Wants,
         worth: &mut Worth,
     ) {
         self.takes += 1;
         let request = self.takes;
         let terms = worth.terms(cx.now, next.peer, next.round_trip);
         let terms = terms.with_at_hand(cx.books.holders.at_hand(cx.view, next.peer));
-        let terms = terms.with_wants(wants);
+        let terms = match next.is_ahead() {
+            true => terms.with_wants(ahead),
+            false => terms,
+        };
         if worth.tries(cx.now, next.peer) {
             let trial = Message::Trial(trial());
             cx.actions.push_back(Action::Send(next.peer, trial));
