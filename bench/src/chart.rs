@@ -31,10 +31,12 @@ pub struct Axes<'a> {
     pub legend: Legend,
 }
 
-/// Gathers points into lines by name, in the order of first mention.
+/// Gathers points into lines by name, in the order of first mention. Those without a place, such as a ratio to a time that was too short to be
+/// measured, are left out: axes that reach to infinity are never done.
 pub fn lines(points: impl IntoIterator<Item = (String, f64, f64)>) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for (name, x, y) in points {
+    let points = points.into_iter();
+    for (name, x, y) in points.filter(|(_, x, y)| x.is_finite() && y.is_finite()) {
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push((x, y)),
             None => lines.push(Line {
@@ -234,4 +236,21 @@ fn panel(
             .draw()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_without_a_place_is_left_out() {
+        let point = |y| ("S1/S0".to_owned(), 1.0, y);
+        let of = lines([2.5, 1.0 / 0.0, 0.0 / 0.0].map(point));
+        let [line] = &of[..] else {
+            panic!("one line");
+        };
+        assert_eq!(line.points, [(1.0, 2.5)]);
+        assert_eq!(range_of(&of, 0.5..2.5), 0.5..2.7);
+        assert!(lines([point(f64::INFINITY)]).is_empty());
+    }
 }

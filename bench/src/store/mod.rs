@@ -81,7 +81,7 @@ pub struct Args {
     /// Instance for qap, in the format of QAPLIB [default: nug16a, nug15 for the part overhead, nug14 if it is to be quick]
     #[arg(long, value_name = "FILE")]
     qap: Option<PathBuf>,
-    /// Flows of the part flow: their tasks, and the milliseconds of each [default: 15000x0, 1500x1, 75x20; quick: 1500x0, 300x2]
+    /// Flows of the part flow: their tasks, and the milliseconds of each [default: 15000x0, 1500x1, 75x20; quick: 15000x0, 300x2]
     #[arg(long, value_name = "TASKSxMS,..", value_delimiter = ',')]
     tasks: Vec<flow::Shape>,
     /// Numbers of processes of the part flow, with a worker each [default: 1, 2, 4; quick: 1, 2]
