@@ -14,6 +14,7 @@ const PROGRAM: &str = "SATIN_TEST_FLOWS";
 const CHANGE: &str = "wavefront";
 const READ: &str = "readers";
 const PASS_ON: &str = "chains";
+const MAKE: &str = "makers";
 
 /// Rows and columns of the cells, and how often all of them are changed. Each change takes a while.
 const SIDE: usize = 6;
@@ -122,6 +123,40 @@ fn answer_of_chains() -> String {
     format!("chains {sum:016x}\n")
 }
 
+/// How many tasks make data of their own, and how many numbers each makes: more bytes than come home of so short a task.
+const MAKERS: u64 = 400;
+const NUMBERS_MADE: u64 = 20_000;
+
+fn made(maker: u64) -> impl Iterator<Item = u64> {
+    (0..NUMBERS_MADE).map(move |at| stepped(at, maker))
+}
+
+#[spawnable]
+fn make(maker: u64) -> Vec<u64> {
+    std::thread::sleep(Duration::from_millis(10));
+    made(maker).collect()
+}
+
+#[spawnable]
+fn sum(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0, |sum, number| next(sum, *number, 0))
+}
+
+/// All data are made before any are read, and nothing is changed.
+#[spawnable]
+fn makers() -> u64 {
+    flow!(|g| {
+        let made: Vec<Handle<Vec<u64>>> = (0..MAKERS).map(|maker| task!(g, make(maker))).collect();
+        let sums: Vec<Handle<u64>> = made.iter().map(|made| task!(g, sum(r(*made)))).collect();
+        g.take_all(sums).into_iter().fold(0, u64::wrapping_add)
+    })
+}
+
+fn answer_of_makers() -> String {
+    let sums = (0..MAKERS).map(|maker| made(maker).fold(0, |sum, number| next(sum, number, 0)));
+    format!("makers {:016x}\n", sums.fold(0, u64::wrapping_add))
+}
+
 fn answer() -> String {
     let mut cells: Vec<u64> = (0..SIDE * SIDE).map(|cell| cell as u64).collect();
     for _ in 0..SWEEPS {
@@ -144,6 +179,7 @@ fn program() {
     satin::run(satin::Config::default(), || match program.to_str() {
         Some(READ) => println!("readers {:016x}", readers()),
         Some(PASS_ON) => println!("chains {:016x}", chains()),
+        Some(MAKE) => println!("makers {:016x}", makers()),
         _ => println!("wavefront {:016x}", wavefront(SWEEPS)),
     });
 }
@@ -277,6 +313,27 @@ fn what_nodes_kept_that_die_is_made_again() {
             "{outcome:#?}"
         );
     }
+}
+
+/// The tasks that nobody has are run by all that live, and not only by the node that runs the closure now.
+#[test]
+fn a_flow_whose_node_died_is_run_by_all_that_live() {
+    let outcome = gives(READ, &answer_of_readers(), "a:3", &["kill master@0.6s"]);
+    let jobs = ["a-1", "a-2"].map(|name| common::figures(&outcome, name).jobs);
+    // Before the death each had run some hundred, and now it is the half of the rest for the one that does not run the closure.
+    let most = jobs.into_iter().max().unwrap_or(0);
+    assert!(most > READERS as u64 / 4, "{jobs:?}: {outcome:#?}");
+}
+
+#[test]
+fn what_nodes_keep_for_a_flow_whose_node_died_is_found() {
+    let outcome = gives(MAKE, &answer_of_makers(), "a:3", &["kill master@0.9s"]);
+    let tallies = ["a-1", "a-2"].map(|name| common::figures(&outcome, name).tally);
+    let (kept, hits): (u64, u64) = (
+        tallies.iter().map(|tally| tally.kept).sum(),
+        tallies.iter().map(|tally| tally.hits).sum(),
+    );
+    assert!(kept > 20 && hits > 20, "{tallies:?}: {outcome:#?}");
 }
 
 #[test]

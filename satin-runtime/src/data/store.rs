@@ -64,13 +64,9 @@ struct Recent {
     numbers: HashMap<ValueName, u64>,
     next: u64,
     bytes: usize,
-    /// Bytes for which there is room.
+    /// Bytes for which there is room; the node says how many.
     room: usize,
 }
-
-/// Bytes of the values that are kept because jobs have borrowed them here, if nothing else is set; what they have been decoded to takes
-/// about as much again. Too few: data are fetched again for the next task that reads them. Too many: memory.
-const MOST_RECENT: usize = 256 << 20;
 
 /// So many are kept however large they are: a job needs all that it borrows at a time. Too few: jobs that borrow much are refused. Too
 /// many: memory.
@@ -83,7 +79,7 @@ impl Default for Recent {
             numbers: HashMap::new(),
             next: 0,
             bytes: 0,
-            room: MOST_RECENT,
+            room: usize::MAX,
         }
     }
 }

@@ -30,6 +30,20 @@ pub enum Kin {
     Nothing,
 }
 
+/// What becomes of a marked job that another node could have before a worker looks it up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MayLeave {
+    /// Nobody has it. If it is marked, others may have something below it.
+    Yes {
+        /// Whether it is.
+        marked: bool,
+    },
+    /// Somebody may have it: whoever is to run it here looks it up.
+    Stays,
+    /// It is not known yet who has what.
+    NotYet,
+}
+
 impl OrphanIndex {
     /// The node has told its workers this.
     pub fn learn(&mut self, news: OrphanNews) {
@@ -76,6 +90,19 @@ impl OrphanIndex {
             _ => match self.deadly.range::<JobId, _>(id..).next() {
                 Some((first, _)) if id.is_ancestor_of(first) => Kin::Perhaps,
                 _ => Kin::Nothing,
+            },
+        }
+    }
+
+    /// May a marked job of that id leave before a worker has looked it up?
+    #[must_use]
+    pub fn may_leave(&self, id: &JobId) -> MayLeave {
+        match self.kin(id) {
+            Kin::Here => MayLeave::Stays,
+            _ if self.is_suspect(id) => MayLeave::Stays,
+            _ if self.unsettled => MayLeave::NotYet,
+            kin => MayLeave::Yes {
+                marked: kin == Kin::Perhaps,
             },
         }
     }
@@ -167,6 +194,23 @@ mod tests {
         assert_eq!(index.kin(&id(&[0])), Kin::Perhaps);
         index.learn(OrphanNews::Settled(true));
         assert_eq!(index.kin(&id(&[0])), Kin::Nothing);
+    }
+
+    #[test]
+    fn a_job_leaves_unseen_only_if_nobody_can_have_it() {
+        let mut index = settled(&[&[0, 1, 2]]);
+        let leaves = |index: &OrphanIndex| {
+            let places = [&[0, 1, 2][..], &[0, 1], &[0, 2]];
+            places.map(|place| index.may_leave(&id(place)))
+        };
+        let yes = |marked| MayLeave::Yes { marked };
+        assert_eq!(leaves(&index), [MayLeave::Stays, yes(true), yes(false)]);
+        let held = OrphanNews::Deadly(name(&[0, 2]), Deadly::Held(1));
+        index.learn(held);
+        assert_eq!(index.may_leave(&id(&[0, 2])), MayLeave::Stays);
+        index.learn(OrphanNews::Settled(false));
+        assert_eq!(index.may_leave(&id(&[0, 1, 2])), MayLeave::Stays);
+        assert_eq!(index.may_leave(&id(&[0, 3])), MayLeave::NotYet);
     }
 
     #[test]

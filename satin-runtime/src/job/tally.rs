@@ -32,7 +32,8 @@ tally! {
     repairs;
     /// Jobs that became orphans here: their origin died or left.
     orphans;
-    /// Results of other nodes that are kept here: of root jobs, of nodes that left, and copies of those of nodes that died.
+    /// Results of other nodes that are kept here: of root jobs, of nodes that left, copies of those of nodes that died, and what these had
+    /// taken from here of tasks of flows.
     kept;
     /// Results that this node claimed.
     claims;

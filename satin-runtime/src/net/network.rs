@@ -551,6 +551,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         store_every: settings.store.as_ref().map(|store| store.every),
         partition_wait: settings.partition_wait,
         copy_every: settings.copy_every,
+        flow_data: settings.flow_data,
         // Empty until the search has found where the pool may be.
         join: Vec::new(),
         may_found: false,
@@ -576,6 +577,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
     let door = tokio::task::spawn_blocking(move || Door::new(pool, has_store));
     let door = door.await.map_err(|error| NetError::Thread(error.into()))?;
     gate.set_home(me.peer.id.home());
+    gate.set_number(me.peer.id.0);
     let storage = match &settings.store {
         None => None,
         Some(store) => {
@@ -786,9 +788,7 @@ async fn run(net: Rc<Net>, settings: Settings) {
     tokio::task::spawn_local(keep_count(Rc::clone(&net)));
     tokio::task::spawn_local(keep_telling(Rc::clone(&net)));
     tokio::task::spawn_local(memory::watch(Rc::clone(&net), settings.memory));
-    if let Some(bytes) = settings.flow_data {
-        data::store().set_recent_room(bytes);
-    }
+    data::store().set_recent_room(settings.flow_data);
     if let Some(when) = settings.drain_when.clone() {
         tokio::task::spawn_local(notice::watch(Rc::clone(&net), when));
     }

@@ -70,8 +70,8 @@ pub struct Settings {
     pub output: OutputUse,
     /// The memory near which the node takes no further jobs. Default: [`MemoryLimit::OfSystem`].
     pub memory: MemoryLimit,
-    /// Bytes for data that jobs have borrowed here last. Default: those of the store.
-    pub flow_data: Option<u64>,
+    /// Bytes for data that jobs have borrowed here last. Default: 256 MiB.
+    pub flow_data: u64,
     /// The source of each setting, for errors that come later.
     #[doc(hidden)]
     pub sources: SettingSources,
@@ -222,6 +222,7 @@ impl Settings {
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
         let memory = MemoryLimit::parse(config.memory.as_deref())?;
         let flow_data = (set(config.flow_data.as_deref()).map(flow_data)).transpose()?;
+        let flow_data = flow_data.unwrap_or(default.flow_data);
         let max_crashes = config.max_crashes.unwrap_or(default.max_crashes);
         if max_crashes == 0 {
             return Err(wrong(

@@ -144,7 +144,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         drain_when: None,
         output: OutputUse::Own,
         memory: MemoryLimit::None,
-        flow_data: None,
+        flow_data: 256 << 20,
         sources: crate::config::SettingSources::default(),
     }
 }

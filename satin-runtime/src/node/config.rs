@@ -217,6 +217,9 @@ pub struct ProtocolConfig {
     /// last whatever its size. Too small: such a `main` does older ones again. Too large: memory, as long as `main`
     /// runs.
     pub root_results: usize,
+    /// Bytes of data that hosted jobs have borrowed here last, and that stay; what they have been decoded to takes about as much again. Too
+    /// few: data are fetched again for the next task that reads them. Too many: memory.
+    pub flow_data: u64,
     /// Messages with more bytes than this may be overtaken by others, or overtake them. Half of what the links send on a
     /// stream of its own, because bytes are estimated here. Too small: bounds are repeated. Too large: a result arrives
     /// before them.
@@ -256,6 +259,7 @@ impl Default for ProtocolConfig {
             store_batch: 32 << 20,
             store_log: 4 << 20,
             root_results: 256 << 20,
+            flow_data: 256 << 20,
             may_stray: 32 << 10,
             #[cfg(any(test, feature = "harness"))]
             without: std::collections::BTreeSet::new(),

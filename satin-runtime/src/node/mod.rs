@@ -812,7 +812,7 @@ impl Node {
                     kept.at = cx.view.me().peer.id.0;
                     if let Some(hosted) = cx.books.look(key) {
                         let root = hosted.root;
-                        cx.books.kept_here.keep(root, &kept.values);
+                        cx.books.kept_here.keep(root, kept);
                     }
                 }
                 parts.steal.done(cx, key, &answer);
@@ -1257,6 +1257,15 @@ impl Parts<'_> {
         let is_master = self.root.is_master(cx.view);
         if died && (self.storage).reads_log(cx, gone.peer, is_master) {
             cx.table.await_log(gone.peer);
+        }
+        // So are the results that it had taken, and of which this node keeps a part. If only this node's old life is over, the peer
+        // goes on with them.
+        if end != repair::LifeEnd::Ours {
+            let left = cx.books.taker_gone(gone.peer);
+            self.repair.keep_left_behind(cx, left.results);
+            if !left.rest.is_empty() {
+                cx.unneeded(cx.view.me().peer.id, left.rest);
+            }
         }
         self.repair.life_ended(cx, gone, end);
         self.steal.life_ended(gone.peer);

@@ -14,7 +14,7 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Back, Deadly, History, JobId, JobName, Kin, OrphanIndex, OrphanNews,
+    Back, Deadly, History, JobId, JobName, Kin, MayLeave, OrphanIndex, OrphanNews,
     codec::Effort,
     orphans::{may_claim, would_deadlock},
     record::{Frame, STAYS, Slot, flag},
@@ -98,6 +98,14 @@ impl LookUp {
 }
 
 impl Pool {
+    /// May that child of a marked invocation, which the caller has, leave before a worker has looked it up?
+    pub(super) fn may_leave(&self, parent: *const Frame, index: u32) -> MayLeave {
+        match frames::place_of(parent, index) {
+            Some(place) => self.ledger.orphans.read().index.may_leave(&place.id),
+            None => MayLeave::Stays, // below a nested entry: it stays
+        }
+    }
+
     /// Looks up a job that the caller has taken to run it.
     fn examine(&self, worker: &Worker, job: &Slot, back: Back) -> LookUp {
         let History { marked, .. } = back.history;

@@ -780,13 +780,15 @@ impl Worker {
             quietly(|| unsafe { (function.drop_args)(job) });
             tear(parent);
             SlotState::Aborted
-        } else if is_task && self.waits_for_data(job, back) {
-            return;
         } else {
             let (marked, place) = match self.examine(job, back) {
                 LookUp::Elsewhere => return,
                 LookUp::Run { marked, place } => (marked, place),
             };
+            // Not before: others may have its result.
+            if is_task && self.waits_for_data(job, back) {
+                return;
+            }
             let bottom = Bottom {
                 head,
                 parent,
@@ -822,7 +824,12 @@ impl Worker {
     fn waits_for_data(&self, job: &Slot, back: Back) -> bool {
         let task = AsideTask {
             slot: job,
-            depth: repair::depth_of(job),
+            // One that was refused elsewhere stays.
+            depth: if back.at_once {
+                STAYS
+            } else {
+                repair::depth_of(job)
+            },
             back,
             fingerprint: Fingerprint(0), // nobody holds it
         };

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     super::{Deal, DepartureId, HostedId, NodeId, Peer, Spent, Token},
-    Books,
+    Books, LeftBehind,
 };
 use crate::job::{
     Answer, Fingerprint, History, JobId, JobName, JobShape, Parcel, RootName, RootRun, Saved,
@@ -131,8 +131,8 @@ pub(crate) struct Hosted {
     pub(crate) since: Duration,
     /// When a worker began with it, as far as that is known.
     pub(crate) begun: Option<Duration>,
-    /// Someone who waited for the answer has it: what is kept of it is theirs to let go.
-    pub(crate) taken: bool,
+    /// The peer that waited for the answer and has it: what is kept of it is that one's to let go.
+    pub(crate) taken: Option<Peer>,
     /// The answer is not waited for any more; the workers have not stopped yet.
     pub(crate) unwanted: bool,
     /// The workers are stopping with it; what is finished is to be kept.
@@ -357,7 +357,7 @@ impl Books {
             came: Duration::ZERO,
             since: Duration::ZERO,
             begun: None,
-            taken: false,
+            taken: None,
             unwanted: false,
             given_up: false,
             crashes: 0,
@@ -612,12 +612,25 @@ impl Books {
         for waiter in hosted.waiters.keys() {
             self.keys.remove(waiter);
         }
-        if let HostedState::Done(answer) = &hosted.state
-            && !hosted.taken
-        {
-            self.let_go(answer);
+        if let HostedState::Done(answer) = &hosted.state {
+            match (hosted.taken, answer.kept()) {
+                (None, _) => self.let_go(answer),
+                (Some(by), Some(_)) if by != HERE => {
+                    let saved = hosted.saved(answer.clone());
+                    self.kept_here.taken(by, hosted.term, saved);
+                }
+                (Some(_), _) => {}
+            }
         }
         Some(hosted)
+    }
+
+    /// The peer's life is over: the answers that it has taken are nobody's. Of those that have been forgotten, what is left is returned.
+    pub(crate) fn taker_gone(&mut self, peer: Peer) -> LeftBehind {
+        for hosted in self.hosted.values_mut() {
+            hosted.taken.take_if(|by| *by == peer);
+        }
+        self.kept_here.taker_gone(peer)
     }
 
     /// The hosted jobs that a peer waits for.

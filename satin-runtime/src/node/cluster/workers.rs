@@ -1367,6 +1367,7 @@ impl ImaginaryWorkers {
 
     /// Tells the workers what marked jobs are to find.
     pub(super) fn orphan(&mut self, news: OrphanNews) {
+        self.fresh |= matches!(news, OrphanNews::Settled(true));
         self.index.learn(news);
     }
 

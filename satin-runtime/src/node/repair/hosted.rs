@@ -287,7 +287,7 @@ impl Repair {
     pub(super) fn answer_for_here(cx: &mut Context<'_>, key: HostedId) -> Option<Answer> {
         let hosted = cx.books.hosted(key)?;
         let answer = hosted.answer().cloned()?;
-        hosted.taken = true;
+        hosted.taken.get_or_insert(HERE);
         Some(answer)
     }
 
@@ -310,7 +310,7 @@ impl Repair {
                 // Only an answer can be acknowledged: an entry without one is still needed.
                 && matches!(hosted.state, HostedState::Done(..))
             {
-                hosted.taken = true;
+                hosted.taken.get_or_insert(from);
                 cx.books.unwait(deal);
                 Repair::forget_if_idle(cx, key);
             }

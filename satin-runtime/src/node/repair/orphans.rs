@@ -229,6 +229,19 @@ impl Repair {
         }
     }
 
+    /// Results that a node had taken which is gone, and of which a part is kept here: who runs again what that node ran may claim them.
+    pub(crate) fn keep_left_behind(&mut self, cx: &mut Context<'_>, results: Vec<(u32, Saved)>) {
+        for (term, saved) in results {
+            // Another one of that name, with its own parts, is as good.
+            let is_here = Repair::kept(cx, &saved.name).is_some();
+            if is_here || cx.config.repair == RepairMode::Naive {
+                cx.books.let_go(&saved.answer);
+            } else {
+                self.keep_all(cx, term, vec![saved]);
+            }
+        }
+    }
+
     /// Keeps results that are in stable storage.
     pub(crate) fn keep_stored(&mut self, cx: &mut Context<'_>, term: u32, saved: Vec<Saved>) {
         let unwritten = cx.books.take_newly_kept();

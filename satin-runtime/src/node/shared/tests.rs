@@ -8,7 +8,7 @@ use super::super::{
     message::How,
 };
 use crate::job::{
-    Answer, BoundName, Fingerprint, History, JobId, KeptElsewhere, Offer, Parcel, RootName,
+    Answer, BoundName, Fingerprint, History, JobId, Kept, KeptElsewhere, Offer, Parcel, RootName,
     RootRun, ValueName, ValueSize,
 };
 
@@ -466,9 +466,12 @@ fn unneeded(cluster: &mut Cluster, node: u32, name: ValueName, keeper: u32) {
 fn kept(cluster: &mut Cluster, keeper: u32, node: u32, length: usize) -> ValueName {
     let name = cluster.make_value(keeper, value(length));
     let bytes = length as u64;
-    let kept_here = &mut cluster.node_mut(keeper).books.kept_here;
-    kept_here.keep(ROOT, &[ValueSize { name, bytes }]);
-    let keeper = cluster.peer(keeper);
+    let (keeper, books) = (cluster.peer(keeper), &mut cluster.node_mut(keeper).books);
+    let parts = Kept {
+        at: keeper.id.0,
+        values: vec![ValueSize { name, bytes }],
+    };
+    books.kept_here.keep(ROOT, &parts);
     let holders = &mut cluster.node_mut(node).books.holders;
     holders.note_keeper(keeper, name, ROOT);
     name

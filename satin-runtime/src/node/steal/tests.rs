@@ -1422,6 +1422,24 @@ fn asks_ahead() -> (Node, [Peer; 3], Request) {
 }
 
 #[test]
+fn no_task_is_asked_for_ahead_if_those_here_borrow_half_of_what_there_is_room_for() {
+    let half = fixed().flow_data / 2;
+    for (bytes, asks) in [(half - 1, true), (half, false)] {
+        let (mut node, [_, owner, _], request) = asks_ahead();
+        let borrows = Parcel {
+            needs: vec![ValueName([7; 32])],
+            lent: vec![bytes],
+            ..task()
+        };
+        let jobs = jobs_of(request, vec![(Token(7), borrows)]);
+        node.handle(110 * MS, received(owner, jobs));
+        let told = actions(&mut node);
+        let is_ahead = matches!(requests(&told)[..], [(_, RequestKind::Ahead, 1, _)]);
+        assert_eq!(is_ahead, asks, "{bytes} bytes: {told:?}");
+    }
+}
+
+#[test]
 fn the_next_tasks_are_asked_for_where_the_last_ones_came_from() {
     let (mut node, [_, owner, other], request) = asks_ahead();
     let jobs = vec![(Token(7), task())];

@@ -318,7 +318,7 @@ impl Thief {
         let hands = &cx.books.hands;
         if self.next_tasks.is_some()
             || hands.idle() > 0
-            || cx.books.lent() >= MOST_LENT
+            || cx.books.lent() as f64 >= MOST_LENT * cx.config.flow_data as f64
             || cx.links.epoch(flow).is_none()
         {
             return;

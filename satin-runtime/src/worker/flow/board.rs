@@ -26,13 +26,13 @@ use super::{
 };
 use crate::{
     job::{
-        Recall, Wants,
+        Back, History, MayLeave, Recall, Wants,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
         area::Area,
         pool::Pool,
-        thread::{Worker, quietly},
+        thread::{Found, Worker, quietly},
     },
 };
 
@@ -202,10 +202,11 @@ impl Boards {
     /// `worker`, or of none. True if it is the board of `worker`; others are to be told, see [`Pool::tell_ready`].
     pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) -> bool {
         if let Some(keeper) = task.keeper()
-            && !task.stays()
+            && let Some(pool) = self.pool.upgrade()
+            && let MayLeave::Yes { .. } = task.may_leave(&pool)
             && let Some(is_told) = self.abroad.push(keeper, task)
         {
-            if !is_told && let Some(pool) = self.pool.upgrade() {
+            if !is_told {
                 pool.tell(|outside| outside.kept_for(keeper));
             }
             return false;
@@ -305,12 +306,7 @@ impl Boards {
     }
 
     /// The gate: the first task that needs what that node keeps; or else the last one of the fullest board; in a slot aside, if it may leave.
-    pub(in crate::worker) fn take(
-        &self,
-        pool: &Pool,
-        thief: u128,
-        wants: Wants,
-    ) -> Option<*const Slot> {
+    pub(in crate::worker) fn take(&self, pool: &Pool, thief: u128, wants: Wants) -> Option<Found> {
         let of_fullest = || {
             let fullest = self.all().max_by_key(|board| board.len())?;
             fullest.take(BTreeMap::pop_last)
@@ -323,14 +319,28 @@ impl Boards {
             Wants::Surplus => kept.or_else(of_fullest),
             Wants::Kept => kept,
         }?;
-        let core = task.core();
-        if !task.stays() {
-            match self.set_aside(pool, task) {
-                Ok(slot) => return Some(slot),
-                Err(payload) => core.panicked(pool, payload),
+        match task.may_leave(pool) {
+            MayLeave::Yes { marked } => match self.set_aside(pool, task) {
+                Ok(slot) => {
+                    let history = History { marked, crashes: 0 };
+                    let back = Back {
+                        history,
+                        ..Back::default()
+                    };
+                    return Some(Found { slot, back });
+                }
+                Err(payload) => {
+                    task.core().panicked(pool, payload);
+                    self.push_here(pool, task);
+                }
+            },
+            MayLeave::Stays => self.push_here(pool, task),
+            // Whoever asks for it is told when that is known.
+            MayLeave::NotYet => {
+                self.push(None, task);
+                pool.wake_for_any_task();
             }
         }
-        self.push_here(pool, task);
         None
     }
 

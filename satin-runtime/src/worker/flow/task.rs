@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, History,
+        Back, History, MayLeave,
         codec::{self, CodecError, Effort},
         function::{
             Args, CallSeen, Function, Packed, Sieve, VTable, export_sent, measure_sent, run_with,
@@ -424,13 +424,23 @@ impl TaskRef {
         unsafe { &*self.0 }
     }
 
-    /// Must the task stay in this process? One of a marked flow is looked up first, which a worker does.
-    pub(super) fn stays(self) -> bool {
+    /// Must the task stay in this process?
+    fn stays(self) -> bool {
         let core = self.core();
-        let stays = core.is_marked || core.depth == STAYS || core.has_failed();
+        let stays = core.depth == STAYS || core.has_failed();
         // SAFETY: the caller has the task.
         let risk = || unsafe { (self.head().form.risk)(self.0) };
         self.is_local() || stays || self.is_again() || core.has_away() && risk().is_too_much()
+    }
+
+    /// May the task leave, and how? One of a flow that may have run before is looked up by a worker if others may have it.
+    pub(super) fn may_leave(self, pool: &Pool) -> MayLeave {
+        let core = self.core();
+        match self.stays() {
+            true => MayLeave::Stays,
+            false if core.is_marked => pool.may_leave(&raw const core.frame, self.index()),
+            false => MayLeave::Yes { marked: false },
+        }
     }
 
     /// Does it run a second time, as what it made elsewhere is lost?
@@ -520,6 +530,13 @@ impl TaskRef {
         if core.is_over(worker) {
             return self.end(worker.pool(), Some(worker), None);
         }
+        // Before what it needs is fetched: others may have its result.
+        if core.is_marked && !self.is_local() && !self.is_again() {
+            let known = (worker.pool()).may_leave(&raw const core.frame, self.index());
+            if known != (MayLeave::Yes { marked: false }) {
+                return self.look_up(worker, head);
+            }
+        }
         if core.has_away() {
             if self.waits(worker.pool(), || Waiter::Task(self)) {
                 return;
@@ -528,9 +545,6 @@ impl TaskRef {
             if core.is_over(worker) {
                 return self.end(worker.pool(), Some(worker), None);
             }
-        }
-        if core.is_marked && !self.is_local() && !self.is_again() {
-            return self.look_up(worker, head);
         }
         let &TaskHead { index, form, .. } = self.head();
         let parent = &raw const core.frame;

@@ -541,11 +541,7 @@ impl Gate {
                 let back = Back::default();
                 Some(Found { slot, back })
             }
-            TakeFrom::Board => {
-                let slot = self.pool.boards.take(&self.pool, thief.node, thief.wants)?;
-                let back = Back::default();
-                Some(Found { slot, back })
-            }
+            TakeFrom::Board => (self.pool.boards).take(&self.pool, thief.node, thief.wants),
             TakeFrom::Returned => self.pool.take_returned(|absent| {
                 let &(level, slot) = absent.returned.first()?;
                 // SAFETY: under the lock no thread takes the job, so its owner waits for it.
@@ -644,7 +640,12 @@ impl Gate {
 
     /// Tells the workers what has changed among the orphans: marked jobs look themselves up there.
     pub fn orphan(&self, news: OrphanNews) {
+        let is_settled = matches!(news, OrphanNews::Settled(true));
         self.pool.ledger.orphans.learn(news);
+        if is_settled && self.pool.boards.len() > 0 {
+            self.pool.tell_surplus();
+            self.pool.tell_public();
+        }
     }
 
     /// The answer to [`Outside::bring`]: the value, or none if nobody has it any more.
@@ -667,6 +668,11 @@ impl Gate {
     pub(crate) fn keeper_gone(&self, at: u128) {
         self.pool.keeper_gone(at);
         self.pool.forget_kept_at(at);
+    }
+
+    /// The number of this node: what it keeps itself is here, and tasks that need it wait for no other.
+    pub(crate) fn set_number(&self, at: u128) {
+        self.pool.keeper_gone(at);
     }
 
     /// How many tasks of each function have run here again, as what they had made elsewhere was lost.

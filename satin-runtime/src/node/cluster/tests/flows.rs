@@ -147,13 +147,28 @@ fn a_task_that_read_something_else_is_not_claimed() {
 }
 
 #[test]
-fn tasks_of_a_marked_flow_leave_only_when_they_have_been_looked_up() {
-    let mut outside = Outside::new(flow(FlowForm::Chains, 4, 2));
+fn tasks_of_a_marked_flow_leave_when_it_is_known_that_nobody_has_them() {
+    let program = flow(FlowForm::Chains, 4, 2);
+    let (name, _) = task(&program, 3, &[]);
+    let mut outside = Outside::new(program);
     outside.workers.orphan(OrphanNews::Settled(false));
     outside.host(true);
     outside.run(0);
     assert_eq!(ids(&outside.take()), [""; 0]);
     outside.ends_right();
+
+    let mut outside = Outside::new(flow(FlowForm::Chains, 4, 2));
+    outside.workers.orphan(OrphanNews::Settled(false));
+    outside.host(true);
+    outside.run(0);
+    assert_eq!(ids(&outside.take()), [""; 0]);
+    outside.workers.orphan(OrphanNews::Here(name));
+    outside.workers.orphan(OrphanNews::Settled(true));
+    let taken = outside.take();
+    assert_eq!(ids(&taken), ["0.2", "0.1"]);
+    assert!(!taken[0].1.history.marked, "nothing can be below it");
+    outside.run(100);
+    assert_eq!(outside.claims().len(), 1, "the last one is looked up");
 }
 
 #[test]

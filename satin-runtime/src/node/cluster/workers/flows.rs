@@ -1,7 +1,7 @@
 //! Imaginary flows: the children of such an invocation are tasks, of which each waits for the results that it reads.
 //!
 //! As in `worker/flow`: tasks that can run stand on boards. A worker takes the first task of its own board, or of another's if it has nothing;
-//! the gate takes the last one of the fullest board, but none of a flow that is marked, as a worker looks those up first. A task that comes
+//! the gate takes the last one of the fullest board, but none that others may have, if its flow has run before: a worker looks it up. A task that comes
 //! back undone is a job like any other that does. What ends a task, be it a worker or an answer, makes those ready that waited for it.
 
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -11,7 +11,7 @@ use super::{
     data::FlowData,
 };
 use crate::{
-    job::{Back, JobId, Kin, Wants, orphans::may_claim},
+    job::{Back, JobId, Kin, MayLeave, Wants, orphans::may_claim},
     node::{
         Rule, Terms,
         cluster::{
@@ -405,22 +405,37 @@ impl ImaginaryWorkers {
             let (shape, named) = self.shape_of(programs, job.frame, job.index, job.work);
             shape.own_bytes() + terms.lacking(&named)
         };
-        let stays = !self.without.contains(&Rule::TasksStay);
-        let mut taken = Vec::new();
+        let (mut taken, mut not_yet) = (Vec::new(), Vec::new());
         while taken.len() < limit
-            && let Some(job) = boards.take_for(to_move)
+            && let Some(mut job) = boards.take_for(to_move)
         {
-            match self.looks_up_tasks(job.frame) && stays {
-                true => {
-                    let flow = self.frames[job.frame as usize].as_ref();
-                    let depth = flow.map_or(0, |flow| flow.depth);
+            let flow = self.frames[job.frame as usize].as_ref();
+            let depth = flow.map_or(0, |flow| flow.depth);
+            match self.may_leave(&job) {
+                MayLeave::Stays => {
                     boards.home.insert(TaskOrder::of(depth, &job), job);
                 }
-                false => taken.push(job),
+                MayLeave::NotYet => not_yet.push((depth, job)),
+                MayLeave::Yes { marked } => {
+                    job.back.history.marked = marked;
+                    taken.push(job);
+                }
             }
+        }
+        for (depth, job) in not_yet {
+            boards.push(None, depth, job);
         }
         self.boards = boards;
         taken
+    }
+
+    /// May the task leave, and how?
+    fn may_leave(&self, job: &Spawned) -> MayLeave {
+        if !self.looks_up_tasks(job.frame) || self.without.contains(&Rule::TasksStay) {
+            return MayLeave::Yes { marked: false };
+        }
+        let id = self.id(job.frame).child(job.index);
+        self.index.may_leave(&id)
     }
 
     // ---- for those who check it
