@@ -128,7 +128,16 @@ impl Pool {
         };
         tracing::debug!(job = %place.id, ?kin, is_claimed, "a marked job has looked itself up");
         let marked = kin != Kin::Nothing;
-        if is_claimed || self.hold_if_deadly(job, &place, History { marked, ..history }) {
+        let history = History { marked, ..history };
+        // It is held for others with all that it needs: nobody else would look whether that is still to be had.
+        let waits = || {
+            let back = Back {
+                history,
+                ..Back::default()
+            };
+            self.ledger.orphans.is_suspect(id) && worker.waits_for_data(job, back)
+        };
+        if is_claimed || waits() || self.hold_if_deadly(job, &place, history) {
             return LookUp::Elsewhere;
         }
         LookUp::Run {

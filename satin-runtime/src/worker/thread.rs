@@ -821,7 +821,7 @@ impl Worker {
     }
 
     /// A task in a slot aside that is about to run here. True if it waits for data, and is not the caller's any more.
-    fn waits_for_data(&self, job: &Slot, back: Back) -> bool {
+    pub(super) fn waits_for_data(&self, job: &Slot, back: Back) -> bool {
         let task = AsideTask {
             slot: job,
             // One that was refused elsewhere stays.
