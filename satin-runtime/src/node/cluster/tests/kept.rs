@@ -150,6 +150,7 @@ fn an_answer_that_passes_through_a_node_names_the_one_that_keeps_its_data() {
         request: Request(1),
         jobs: jobs.collect(),
         left: 0,
+        sent_ms: 0,
     };
     // Its answers are not acknowledged: they stay where they are looked at.
     cluster.freeze(0);
