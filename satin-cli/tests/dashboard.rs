@@ -1,7 +1,9 @@
 //! The dashboard of a pool of real processes: a node is killed, one is asked to leave from the page, and in the end report and trace tell of it.
 
 use std::{
+    collections::BTreeSet,
     fs,
+    io::{BufRead, BufReader},
     path::Path,
     process::Command,
     time::{Duration, Instant},
@@ -29,10 +31,10 @@ use common::{PATIENCE, example};
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// A pool at two sites that has more to do than the test waits for, with a dashboard, a report and a trace.
+/// A pool at two sites that has more to do than the test waits for, in jobs of two seconds, with a dashboard, a report and a trace.
 fn start(scratch: &Path) -> LocalPool {
     let program = example("knary");
-    let arguments = ["3", "60", "100000", "--sleep"].map(Into::into);
+    let arguments = ["2", "2000", "1000", "--sleep"].map(Into::into);
     let program = std::iter::once(program.into_os_string()).chain(arguments);
     let sites = "delft:2,leiden:2".parse::<Sites>().expect("two sites");
     let plan = Plan {
@@ -70,6 +72,30 @@ fn status(url: &str) -> Value {
     serde_json::from_str(answer.as_str().expect("text")).expect("JSON")
 }
 
+/// All that a page is told when it is opened.
+fn frame(url: &str) -> Value {
+    let live = minreq::get(format!("{url}api/live")).send_lazy();
+    let lines = BufReader::new(live.expect("an answer")).lines();
+    let mut data =
+        lines.filter_map(|line| Some(line.expect("text").strip_prefix("data: ")?.to_owned()));
+    serde_json::from_str(&data.next().expect("a frame")).expect("JSON")
+}
+
+/// Has that frame an arrow from a node at a time at which it is known what that node did?
+fn has_arrow(frame: &Value) -> bool {
+    let numbers = |name: &str| -> Vec<i64> {
+        let numbers = frame[name].as_array().expect("numbers").iter();
+        numbers.map(|it| it.as_i64().expect("a number")).collect()
+    };
+    let spans = numbers("spans");
+    numbers("arrows").chunks(8).any(|arrow| {
+        let (from, node, sent) = (arrow[0], arrow[1], arrow[4] - arrow[5]);
+        let knows = |span: &[i64]| span[0] == from && span[2] <= sent;
+        assert_ne!(from, node);
+        spans.chunks(5).any(knows)
+    })
+}
+
 fn state(status: &Value, name: &str) -> String {
     let nodes = status["nodes"].as_array().expect("nodes");
     let node = nodes.iter().find(|node| node["name"] == name);
@@ -97,6 +123,13 @@ fn end(pool: LocalPool, scratch: &Path) {
     }
     let spans = events.iter().filter(|event| event["ph"] == "X");
     assert!(spans.count() > 0, "what workers did");
+    let ids = |phase: &str| -> BTreeSet<u64> {
+        let ends = events.iter().filter(|event| event["ph"] == phase);
+        ends.filter_map(|event| event["id"].as_u64()).collect()
+    };
+    assert!(!ids("s").is_empty(), "jobs have gone from node to node");
+    assert_eq!(ids("s"), ids("f"));
+    assert!(report.contains(r#""functions":["knary"]"#));
 }
 
 #[test]
@@ -115,6 +148,9 @@ fn programs_see_who_dies_and_ask_nodes_to_leave() {
             node["activity"]["run"].is_f64() || node["activity"]["run_stolen"].is_f64()
         };
         nodes.iter().filter(runs).count() == 4
+    });
+    until(&mut pool, "a job has come from another node", || {
+        has_arrow(&frame(&url))
     });
     assert_eq!(status(&url)["master"], "delft-0");
     let metrics = minreq::get(format!("{url}metrics"))
@@ -209,7 +245,8 @@ fn a_person_sees_who_dies_and_asks_a_node_to_leave() {
     let scratch = tempfile::tempdir().expect("a directory");
     let mut pool = start(scratch.path());
     browser.resize(1440, 900);
-    browser.open(pool.dashboard().expect("a dashboard"));
+    let url = pool.dashboard().expect("a dashboard").to_owned();
+    browser.open(&url);
     let shows = |name: &str, state: &str| {
         format!(
             "[...document.querySelectorAll('.node')].some(cell => cell.getAttribute('aria-label').startsWith('{name}, ') && cell.dataset.state === '{state}')"
@@ -221,6 +258,11 @@ fn a_person_sees_who_dies_and_asks_a_node_to_leave() {
     };
     let all = "document.querySelectorAll('.node[data-state=joined]').length === 4".to_owned();
     until(&mut pool, "four nodes", is_true(all));
+    until(&mut pool, "a job has come from another node", || {
+        has_arrow(&frame(&url))
+    });
+    let arrows = "pool.arrows.length > 0".to_owned();
+    until(&mut pool, "arrows", is_true(arrows));
     pool.signal("leiden-1", SIGKILL);
     until(&mut pool, "a death", is_true(shows("leiden-1", "dead")));
     browser.click(".node[aria-label^='delft-1,']");

@@ -349,6 +349,7 @@ impl Process {
                 ..NodeFigures::default()
             },
             spans: news.spans,
+            arrows: news.arrows,
             why_idle: self.sampler.activities().iter().map(why_idle).collect(),
             sites: Vec::new(),
             kept: KeptFigures::default(),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use strum::IntoEnumIterator;
 
 use crate::observe::{
-    history::{Bin, History, HistoryEvent, HistorySpan, Picture, Series},
+    history::{Bin, History, HistoryArrow, HistoryEvent, HistorySpan, Picture, Series},
     look::Activity,
 };
 
@@ -15,6 +15,7 @@ const LATE_BINS: usize = 5;
 #[derive(Default)]
 pub(super) struct Told {
     spans: u64,
+    arrows: u64,
     events: u64,
     bins: usize,
     /// The length of bins in the frame before: if that changes, all of them do.
@@ -29,10 +30,15 @@ pub(super) struct Frame {
     can_drain: bool,
     /// The names of the activities, in the order of their numbers.
     activities: Vec<&'static str>,
-    /// The time from which the spans count, in milliseconds since 1970.
+    /// The time from which spans and arrows count, in milliseconds since 1970.
     base_ms: u64,
     /// For each span five numbers: node, worker, start, length, activity.
     spans: Vec<i64>,
+    /// For each arrow eight numbers: the node that gave the job, the one that runs it, its worker, the function, when it began there; how long before that
+    /// it was sent, came, and had what it needs.
+    arrows: Vec<i64>,
+    /// The names of functions, which arrows name by their place.
+    functions: Vec<String>,
     events: Vec<HistoryEvent>,
     series: Curves,
 }
@@ -51,11 +57,15 @@ impl Frame {
     /// What is new since `told`, which is brought up to date; for a page that only shows.
     pub(super) fn next(history: &History, told: &mut Told) -> Frame {
         let (spans, spans_told) = history.spans_since(told.spans);
+        let (arrows, arrows_told) = history.arrows_since(told.arrows);
         let (events, events_told) = history.events_since(told.events);
-        let base_ms = spans.iter().map(|span| span.start_ms).min().unwrap_or(0);
+        let starts = spans.iter().map(|span| span.start_ms);
+        let begins = arrows.iter().map(|arrow| arrow.begun_ms);
+        let base_ms = starts.chain(begins).min().unwrap_or(0);
         let series = curves(history.series(), told);
         *told = Told {
             spans: spans_told,
+            arrows: arrows_told,
             events: events_told,
             bins: history.series().len(),
             step_ms: history.series().step_ms(),
@@ -69,6 +79,10 @@ impl Frame {
                 .iter()
                 .flat_map(|span| numbers(span, base_ms))
                 .collect(),
+            arrows: (arrows.iter())
+                .flat_map(|arrow| numbers_of_arrow(arrow, base_ms))
+                .collect(),
+            functions: history.functions().to_vec(),
             events,
             series,
         }
@@ -87,6 +101,20 @@ fn numbers(span: &HistorySpan, base_ms: u64) -> [i64; 5] {
         (span.start_ms - base_ms) as i64,
         i64::from(span.length_ms),
         span.activity as i64,
+    ]
+}
+
+fn numbers_of_arrow(arrow: &HistoryArrow, base_ms: u64) -> [i64; 8] {
+    let before = |at_ms: u64| arrow.begun_ms.saturating_sub(at_ms) as i64;
+    [
+        i64::from(arrow.from),
+        i64::from(arrow.node),
+        i64::from(arrow.worker),
+        i64::from(arrow.function),
+        (arrow.begun_ms - base_ms) as i64,
+        before(arrow.sent_ms),
+        before(arrow.came_ms),
+        before(arrow.ready_ms),
     ]
 }
 

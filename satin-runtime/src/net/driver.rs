@@ -37,9 +37,10 @@ use super::{
 use crate::{
     codes, data,
     exit::{TIME_IS_OVER, TimeIsOver},
-    job::{Answer, Offer, function},
+    job::{Answer, HostedId, Offer, function},
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
+        arrows::ComingJob,
         events::{self, EventLog, NodeFigures},
         lines::{self, Gathering},
         look::{Activity, KeptFigures, NodeLook, WhyIdle},
@@ -376,6 +377,7 @@ impl Driver {
             }
             Action::Start(key, parcel) => {
                 self.figures.jobs += 1;
+                (self.sampler).comes(key, || self.coming(now, key, parcel.function));
                 self.bridge.start(key, parcel);
             }
             Action::Hold(key, parcel) => self.bridge.hold(key, parcel),
@@ -569,6 +571,7 @@ impl Driver {
             now_ms: events::unix_ms(),
             figures: self.figures_now(),
             spans: news.spans,
+            arrows: news.arrows,
             why_idle: activities.iter().map(|one| self.why_idle(*one)).collect(),
             sites: self
                 .sites
@@ -584,6 +587,20 @@ impl Driver {
             events: news.events,
             next: news.next,
         }
+    }
+
+    /// The way of a hosted job of that function up to this moment, at which the workers get it; `None` if the node that gave it is gone.
+    fn coming(&self, now: Duration, key: HostedId, number: u32) -> Option<ComingJob> {
+        let arrival = self.node.arrival(key)?;
+        let ready_ms = events::unix_ms();
+        let waited_ms = now.saturating_sub(arrival.came).as_millis() as u64;
+        Some(ComingJob {
+            from: Arc::clone(&self.node.view().get(arrival.from)?.name),
+            function: function::short_name(function::by_number(number)?.info.name),
+            sent_ms: arrival.sent_ms,
+            came_ms: ready_ms.saturating_sub(waited_ms),
+            ready_ms,
+        })
     }
 
     /// The reason why a worker that does this has nothing to run; `None` if it has something.
@@ -926,7 +943,7 @@ impl Driver {
 
     // --------------------------------------------------------------------------------------------------------- sending
 
-    fn send(&mut self, net: &Rc<Net>, to: Peer, message: Message) {
+    fn send(&mut self, net: &Rc<Net>, to: Peer, mut message: Message) {
         self.thefts.sent(self.now(), to, &message);
         if let Message::Steal { .. } = message {
             match self.node.view().is_near(to) {
@@ -935,10 +952,11 @@ impl Driver {
             }
         }
         let given = message.jobs().len();
-        if given > 0
-            && let Some(identity) = self.node.view().get(to)
-        {
-            self.sites.gave(&identity.site, given);
+        if given > 0 {
+            message.note_sent(events::unix_ms());
+            if let Some(identity) = self.node.view().get(to) {
+                self.sites.gave(&identity.site, given);
+            }
         }
         if let Some(link) = self.links.get_mut(&to) {
             link.send(&message);

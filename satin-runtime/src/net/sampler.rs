@@ -10,7 +10,9 @@ use std::{
 };
 
 use crate::{
+    job::HostedId,
     observe::{
+        arrows::{Arrows, ComingJob},
         events::{Record, unix_ms},
         look::Activity,
         timeline::{News, Timeline},
@@ -37,6 +39,7 @@ pub(crate) struct Sampler(Arc<Shared>);
 
 struct Shared {
     watch: PoolWatch,
+    arrows: Arc<Arrows>,
     timeline: Mutex<Timeline>,
     /// When somebody looked last; `None` while no samples are taken.
     looked: Mutex<Option<Instant>>,
@@ -47,6 +50,7 @@ struct Shared {
 impl Sampler {
     pub(crate) fn new(watch: PoolWatch) -> Sampler {
         Sampler(Arc::new(Shared {
+            arrows: watch.arrows().unwrap_or_default(),
             watch,
             timeline: Mutex::default(),
             looked: Mutex::new(None),
@@ -65,21 +69,36 @@ impl Sampler {
         lock(&self.0.timeline).happened(record);
     }
 
+    /// The workers are about to get that job of another node. `job` is called if somebody looks.
+    pub(crate) fn comes(&self, key: HostedId, job: impl FnOnce() -> Option<ComingJob>) {
+        if self.0.arrows.is_watched()
+            && let Some(job) = job()
+        {
+            self.0.arrows.comes(key, job);
+        }
+    }
+
     /// What became known from that place on. Samples are taken from the first look on.
     pub(crate) fn look(&self, since: u64) -> News {
         let before = lock(&self.0.looked).replace(Instant::now());
         if before.is_none() {
+            self.0.arrows.watch(true);
             self.sample();
             let sampler = self.clone();
             let thread = std::thread::Builder::new().name("satin-sampler".into());
             if let Err(error) = thread.spawn(move || while sampler.goes_on() {}) {
                 *lock(&self.0.looked) = None;
+                self.0.arrows.watch(false);
                 tracing::warn!(
                     "cannot start a thread ({error}): nobody sees what the workers of this node do"
                 );
             }
         }
-        lock(&self.0.timeline).news(since, unix_ms())
+        let mut timeline = lock(&self.0.timeline);
+        for arrow in self.0.arrows.take() {
+            timeline.arrow(arrow);
+        }
+        timeline.news(since, unix_ms())
     }
 
     /// What each worker does at this moment.
@@ -106,6 +125,7 @@ impl Sampler {
         let mut looked = lock(&self.0.looked);
         if looked.is_none_or(|looked| looked.elapsed() > FORGOTTEN) || self.0.watch.is_over() {
             *looked = None;
+            self.0.arrows.watch(false);
             return false;
         }
         drop(looked);

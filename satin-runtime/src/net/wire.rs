@@ -630,11 +630,14 @@ mod tests {
                     kind,
                 }
             }),
-            (any::<u64>(), jobs(), any::<u32>()).prop_map(|(request, jobs, left)| Message::Jobs {
-                request: Request(request),
-                jobs,
-                left
-            }),
+            (any::<u64>(), jobs(), any::<u32>(), any::<u64>()).prop_map(
+                |(request, jobs, left, sent_ms)| Message::Jobs {
+                    request: Request(request),
+                    jobs,
+                    left,
+                    sent_ms,
+                }
+            ),
             vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
             any::<u64>().prop_map(|request| Message::NotWorth(Request(request))),
             vec((any::<u64>().prop_map(Token), spent()), 0..5).prop_map(Message::Spent),

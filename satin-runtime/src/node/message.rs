@@ -105,6 +105,9 @@ pub enum Message {
         jobs: Vec<(Token, Parcel)>,
         /// The number of jobs that the victim has beside those, about.
         left: u32,
+        /// When the victim's driver sent them, in milliseconds since 1970 of its clock; 0 if it has not said so. For people who watch:
+        /// nothing depends on it.
+        sent_ms: u64,
     },
     /// Of the jobs that are here none is worth the way to the thief. With that the request is over.
     NotWorth(Request),
@@ -337,6 +340,15 @@ impl Message {
         }
     }
 
+    /// Jobs that the message brings are sent at this moment, in milliseconds since 1970.
+    pub fn note_sent(&mut self, now_ms: u64) {
+        if let Message::Jobs { sent_ms, .. } | Message::OffersWith(_, Cargo::Jobs { sent_ms, .. }) =
+            self
+        {
+            *sent_ms = now_ms;
+        }
+    }
+
     /// The offers that the message brings.
     #[must_use]
     pub fn offers(&self) -> &[Offer] {
@@ -464,6 +476,9 @@ pub enum Cargo {
         jobs: Vec<(Token, Parcel)>,
         /// The number of jobs that the victim has beside those, about.
         left: u32,
+        /// When the victim's driver sent them, in milliseconds since 1970 of its clock; 0 if it has not said so. For people who watch:
+        /// nothing depends on it.
+        sent_ms: u64,
     },
     /// As [`Message::Answers`].
     Answers(Vec<(Token, Answer)>),
@@ -492,10 +507,12 @@ impl From<Cargo> for Message {
                 request,
                 jobs,
                 left,
+                sent_ms,
             } => Message::Jobs {
                 request,
                 jobs,
                 left,
+                sent_ms,
             },
             Cargo::Answers(answers) => Message::Answers(answers),
             Cargo::Keep { number, saved } => Message::Keep { number, saved },

@@ -55,6 +55,17 @@ pub use view::View;
 
 pub use crate::job::{DepartureId, HostedId, Lattices, Taken, Tally};
 
+/// How a hosted job came to this node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// The node that gave it.
+    pub from: Peer,
+    /// When that node sent it, in milliseconds since 1970 of its clock; 0 if that is not known.
+    pub sent_ms: u64,
+    /// When it was here, by the time that this node is told.
+    pub came: Duration,
+}
+
 /// An event: the driver tells the node what happened.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -654,6 +665,17 @@ impl Node {
     #[must_use]
     pub fn waits_for_values(&self) -> bool {
         self.shared.waiting() > 0
+    }
+
+    /// How a hosted job came here from the node that gave it; `None` if that does not wait for it, or it is not here.
+    #[must_use]
+    pub fn arrival(&self, key: HostedId) -> Option<Arrival> {
+        let hosted = self.books.look(key)?;
+        Some(Arrival {
+            from: hosted.origin()?,
+            sent_ms: hosted.sent_ms,
+            came: hosted.came,
+        })
     }
 
     /// Number of orphans that this node knows, its own included.
@@ -1555,6 +1577,7 @@ impl Parts<'_> {
                 request,
                 jobs,
                 left,
+                sent_ms,
             } => {
                 for (_, parcel) in &jobs {
                     // Before the job starts: its workers must know the bounds of its root job.
@@ -1564,7 +1587,7 @@ impl Parts<'_> {
                 // wait for ever.
                 if cx.view.is_alive(from) {
                     (self.steal).answered(cx, from, request, left, &jobs);
-                    for arrival in self.repair.arrived(cx, from, jobs) {
+                    for arrival in self.repair.arrived(cx, from, sent_ms, jobs) {
                         self.bring(cx, from, arrival);
                     }
                 }

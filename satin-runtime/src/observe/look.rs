@@ -73,6 +73,25 @@ pub struct Span {
     pub activity: Activity,
 }
 
+/// The way of a job from the node that gave it to the worker that runs it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Arrow {
+    /// The name of the node that gave it.
+    pub from: String,
+    /// The worker that runs it, from 0.
+    pub worker: u32,
+    /// The name of its function.
+    pub function: String,
+    /// When the other node sent it, in milliseconds since 1970 of that node's clock; 0 if that is not known.
+    pub sent_ms: u64,
+    /// When it was here, in milliseconds since 1970.
+    pub came_ms: u64,
+    /// When the shared values and the data that it needs were here too, in milliseconds since 1970.
+    pub ready_ms: u64,
+    /// When the worker began with it, in milliseconds since 1970.
+    pub begun_ms: u64,
+}
+
 /// The traffic between a node and the nodes of one site, since the node was started.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SiteTraffic {
@@ -115,6 +134,9 @@ pub struct NodeLook {
     pub figures: NodeFigures,
     /// Spans that ended since the look before, and those that go on, cut at this moment.
     pub spans: Vec<Span>,
+    /// Jobs of other nodes with which workers began since the look before; not all, if they were many.
+    #[serde(default)]
+    pub arrows: Vec<Arrow>,
     /// The reason why each worker has nothing to run; `None` for one that runs something.
     pub why_idle: Vec<Option<WhyIdle>>,
     /// The traffic with the nodes of each site.

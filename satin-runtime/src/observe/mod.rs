@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::utils::CachePadded;
 
+pub(crate) mod arrows;
 pub mod events;
 pub mod history;
 pub mod look;

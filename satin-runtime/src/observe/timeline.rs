@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::{
     events::Record,
-    look::{Activity, Span},
+    look::{Activity, Arrow, Span},
 };
 
 /// Spans that are kept. Too few: an observer that comes late misses some. Too many: memory (24 bytes each).
@@ -14,16 +14,20 @@ const SPANS: usize = 1 << 14;
 /// Events that are kept. Too few: an observer that comes late misses some. Too many: memory.
 const EVENTS: usize = 1 << 10;
 
+/// Arrows that are kept. Too few: an observer that comes late misses some. Too many: memory (some 100 bytes each).
+const ARROWS: usize = 1 << 10;
+
 /// A worker of which no sample was taken for so long, in milliseconds, has an unknown past. Too short: gaps where a busy machine took
 /// no samples for a while. Too long: what was never seen is drawn.
 const GAP_MS: u64 = 1000;
 
-/// The latest spans and events, each with its place in the order in which they became known.
+/// The latest spans, arrows and events, each with its place in the order in which they became known.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// The place of the next span or event.
+    /// The place of the next span, arrow or event.
     next: u64,
     spans: VecDeque<(u64, Span)>,
+    arrows: VecDeque<(u64, Arrow)>,
     events: VecDeque<(u64, Record)>,
     /// What each worker has been seen to do, since when, and when it was seen last.
     open: Vec<Option<Open>>,
@@ -41,6 +45,8 @@ struct Open {
 pub struct News {
     /// Spans that ended.
     pub spans: Vec<Span>,
+    /// Jobs of other nodes with which workers began.
+    pub arrows: Vec<Arrow>,
     /// What happened.
     pub events: Vec<Record>,
     /// The place from which to read on.
@@ -100,6 +106,15 @@ impl Timeline {
         self.open.len()
     }
 
+    /// Notes the way of a job with which a worker has begun.
+    pub fn arrow(&mut self, arrow: Arrow) {
+        if self.arrows.len() == ARROWS {
+            self.arrows.pop_front();
+        }
+        self.arrows.push_back((self.next, arrow));
+        self.next += 1;
+    }
+
     /// Notes what happened.
     pub fn happened(&mut self, record: Record) {
         if self.events.len() == EVENTS {
@@ -125,6 +140,7 @@ impl Timeline {
         }
         News {
             spans: from(&self.spans, since),
+            arrows: from(&self.arrows, since),
             events: from(&self.events, since),
             next: self.next,
         }
@@ -212,9 +228,22 @@ mod tests {
             name: "a".into(),
             at_ms: 7,
         });
+        for begun_ms in 0..2 * ARROWS as u64 {
+            timeline.arrow(Arrow {
+                from: "b".into(),
+                worker: 0,
+                function: "fib".into(),
+                sent_ms: 0,
+                came_ms: 0,
+                ready_ms: 0,
+                begun_ms,
+            });
+        }
         let news = timeline.news(0, 2 * SPANS as u64);
         assert_eq!((news.spans.len(), news.events.len()), (SPANS, 1));
+        assert_eq!(news.arrows.len(), ARROWS);
         let later = timeline.news(news.next, 2 * SPANS as u64);
         assert_eq!((later.spans.len(), later.events.len()), (0, 0));
+        assert_eq!(later.arrows, []);
     }
 }

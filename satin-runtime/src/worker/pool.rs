@@ -37,7 +37,7 @@ use crate::{
         occupation::{self, Activity, Occupation},
         record::{Aborted, Cx, Frame, flag},
     },
-    observe::{Figures, log},
+    observe::{Figures, arrows::Arrows, log},
 };
 
 /// The state that the threads of a pool share.
@@ -55,6 +55,8 @@ pub(crate) struct Pool {
     pub(super) sleep: Sleep,
     /// What each worker does.
     occupations: Vec<Arc<Occupation>>,
+    /// The ways of jobs of other nodes, for those who look.
+    pub(super) arrows: Arc<Arrows>,
     /// Workers that have found nothing for a while.
     idle: CachePadded<AtomicU32>,
     ended: AtomicBool,
@@ -122,6 +124,7 @@ impl Pool {
                 held: AtomicBool::new(false),
                 sleep: Sleep::new(threads),
                 occupations: (0..threads).map(|_| Arc::default()).collect(),
+                arrows: Arc::default(),
                 idle: CachePadded::default(),
                 ended: AtomicBool::new(false),
                 aborted: AtomicBool::new(false),
@@ -426,6 +429,11 @@ impl PoolWatch {
     pub(crate) fn activities(&self) -> Option<Vec<Activity>> {
         let pool = self.0.upgrade()?;
         Some(pool.occupations.iter().map(|one| one.get()).collect())
+    }
+
+    /// The ways of jobs of other nodes; `None` once the pool is gone.
+    pub(crate) fn arrows(&self) -> Option<Arc<Arrows>> {
+        Some(Arc::clone(&self.0.upgrade()?.arrows))
     }
 
     /// True once the pool has ended.

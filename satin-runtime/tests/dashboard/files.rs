@@ -6,7 +6,7 @@ use satin_runtime::{
     dashboard::{report, trace},
     observe::events::{Event, Record},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::pool::{BEGIN_MS, MadeUp};
 
@@ -33,6 +33,10 @@ fn a_report_has_the_whole_history() {
     assert_eq!(data["can_drain"], false);
     let spans = data["spans"].as_array().expect("spans");
     assert_eq!(spans.len() / 5, history.spans_since(0).0.len());
+    let arrows = data["arrows"].as_array().expect("arrows");
+    assert!(!arrows.is_empty());
+    assert_eq!(arrows.len() / 8, history.arrows_since(0).0.len());
+    assert_eq!(data["functions"], json!(["queens"]));
     assert_eq!(data["events"].as_array().expect("events").len(), 5);
 }
 
@@ -92,4 +96,39 @@ fn a_trace_has_a_process_for_each_node_and_a_thread_for_each_worker() {
     assert_eq!(of("i").count(), 3);
     let counters: BTreeSet<&str> = of("C").filter_map(|event| event["name"].as_str()).collect();
     assert_eq!(counters.len(), 3);
+}
+
+#[test]
+fn a_trace_has_a_flow_for_each_arrow_from_one_slice_to_another() {
+    let mut pool = MadeUp::new(3, 3, 2);
+    (0..5).for_each(|_| pool.step());
+    let history = pool.history.lock().expect("held by nobody");
+    let trace = trace::perfetto(&history);
+    let events = trace["traceEvents"].as_array().expect("events");
+    let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
+    let number = |event: &Value, name: &str| event[name].as_u64().expect("a number");
+    // The name of the slice around a begin or an end.
+    let around = |event: &Value| {
+        let at = number(event, "ts");
+        let is_around = |slice: &&Value| {
+            let start = number(slice, "ts");
+            (slice["pid"] == event["pid"] && slice["tid"] == event["tid"])
+                && (start..start + number(slice, "dur")).contains(&at)
+        };
+        let slice = of("X").find(is_around);
+        slice.expect("a slice")["name"].clone()
+    };
+    let ends: BTreeMap<u64, &Value> = of("f").map(|end| (number(end, "id"), end)).collect();
+    assert_eq!(ends.len(), history.arrows_since(0).0.len());
+    assert_eq!(of("s").count(), ends.len());
+    assert_eq!(of("f").count(), ends.len());
+    for begin in of("s") {
+        let end = ends[&number(begin, "id")];
+        assert_eq!((&begin["name"], &begin["cat"]), (&end["name"], &end["cat"]));
+        assert_ne!(begin["pid"], end["pid"]);
+        assert!(number(begin, "ts") <= number(end, "ts"));
+        assert_eq!(end["bp"], "e");
+        around(begin);
+        assert_eq!(around(end), "run_stolen");
+    }
 }

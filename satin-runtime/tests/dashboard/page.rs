@@ -212,6 +212,10 @@ fn the_task_stream_obeys_the_keyboard() {
     browser.wait_for("stream.right === null");
     browser.click("#legend button");
     browser.wait_for("stream.alone === 'run'");
+    browser.wait_for("stream.arrows.length > 0");
+    browser.click("#legend-arrows");
+    browser.wait_for("stream.arrows.length === 0");
+    assert_eq!(browser.read("failures"), 0);
 }
 
 #[test]
@@ -235,6 +239,7 @@ fn a_report_opens_from_a_file() {
     browser.open(&format!("file://{}", path.display()));
     browser.wait_for("document.getElementById('link-text').textContent.startsWith('report of')");
     browser.wait_for("stream.frames > 0 && stream.rows.length === 12");
+    browser.wait_for("stream.arrows.length === MOST_ARROWS && stream.arrowsInSight > MOST_ARROWS");
     browser.wait_for(&cell("leiden-2", "dead"));
     browser.wait_for(&has_event("leiden-2 in leiden died"));
     // The run as a whole, although nobody is there any more.

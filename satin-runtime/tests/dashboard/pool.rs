@@ -7,7 +7,7 @@ use satin_runtime::{
     observe::{
         events::{Event, NodeFigures, Record},
         history::{Gone, History},
-        look::{Activity, KeptFigures, NodeLook, SeenNode, SiteTraffic, Span, WhyIdle},
+        look::{Activity, Arrow, KeptFigures, NodeLook, SeenNode, SiteTraffic, Span, WhyIdle},
     },
 };
 
@@ -187,17 +187,50 @@ impl MadeUp {
             why_idle.push(self.reason(activity));
         }
         self.count(place, &spans);
+        let arrows = self.arrows(place, &spans);
         let node = &mut self.nodes[place];
         NodeLook {
             now_ms: end,
             figures: node.figures,
             spans,
+            arrows,
             why_idle,
             sites: node.traffic.clone(),
             kept: node.kept,
             events: std::mem::take(&mut node.news),
             next: 0,
         }
+    }
+
+    /// Each stolen job came from another node, a part of a second before it began.
+    fn arrows(&self, place: usize, spans: &[Span]) -> Vec<Arrow> {
+        let begin_ms = self.now_ms - LOOK_MS;
+        let is_stolen = |span: &&Span| {
+            // What begins with the look goes on from before it.
+            span.activity == Activity::RunStolen && span.start_ms > begin_ms
+        };
+        let stolen = spans
+            .iter()
+            .filter(is_stolen)
+            .filter(|_| self.nodes.len() > 1);
+        let arrows = stolen.map(|span| {
+            let begun_ms = span.start_ms;
+            // As if by chance, and the same in each run.
+            let chance = begun_ms / 7 + u64::from(span.worker);
+            let others = self.nodes.len() as u64 - 1;
+            let from = (place as u64 + 1 + chance % others) as usize % self.nodes.len();
+            let waited_ms = chance % 90;
+            Arrow {
+                from: self.nodes[from].seen.name.clone(),
+                worker: span.worker,
+                function: "queens".into(),
+                sent_ms: begun_ms - waited_ms - chance % 40,
+                came_ms: begun_ms - waited_ms,
+                ready_ms: begun_ms - waited_ms / 2,
+                begun_ms,
+            }
+        });
+        arrows.collect()
     }
 
     fn work(&mut self, place: usize, worker: usize, begin: u64, end: u64, spans: &mut Vec<Span>) {

@@ -3,6 +3,7 @@
 // The number of spans that are kept, for all workers together. Fewer: little to look back at. More: memory.
 const MAX_SPANS = 400000;
 const MAX_EVENTS = 5000;
+const MAX_ARROWS = 20000;
 
 // The spans of one worker, by time.
 class Track {
@@ -60,6 +61,9 @@ const pool = {
   // The time from which all times of spans count.
   base: 0,
   tracks: new Map(),
+  // The ways of jobs from node to node.
+  arrows: [],
+  functions: [],
   events: [],
   newEvents: [],
   series: { start_ms: 0, step_ms: 1000, bins: [] },
@@ -73,6 +77,7 @@ const pool = {
 
 function forget() {
   pool.tracks.clear();
+  pool.arrows = [];
   pool.events = [];
   pool.newEvents = [];
   pool.series = { start_ms: 0, step_ms: 1000, bins: [] };
@@ -86,7 +91,9 @@ function take(frame) {
   pool.heard = performance.now();
   const skew = frame.picture.now_ms - performance.now();
   pool.skew = pool.skew === null || Math.abs(skew - pool.skew) > 5000 ? skew : pool.skew + 0.1 * (skew - pool.skew);
+  if (pool.base === 0 && frame.base_ms > 0) pool.base = frame.base_ms;
   takeSpans(frame);
+  takeArrows(frame);
   pool.newEvents = frame.events;
   pool.events.push(...frame.events);
   if (pool.events.length > MAX_EVENTS) pool.events.splice(0, pool.events.length - MAX_EVENTS);
@@ -99,7 +106,6 @@ function take(frame) {
 
 function takeSpans({ spans, base_ms, picture }) {
   if (spans.length === 0) return;
-  if (pool.base === 0) pool.base = base_ms;
   let workers = 0;
   for (const node of picture.nodes) workers += node.threads;
   const most = Math.max(128, Math.floor(MAX_SPANS / Math.max(1, workers)));
@@ -114,6 +120,17 @@ function takeSpans({ spans, base_ms, picture }) {
     }
     track.add(spans[place + 2] + offset, spans[place + 3], spans[place + 4], most);
   }
+}
+
+function takeArrows({ arrows, functions, base_ms }) {
+  pool.functions = functions;
+  const offset = base_ms - pool.base;
+  for (let place = 0; place < arrows.length; place += 8) {
+    const [from, node, worker, of, at, sent, came, ready] = arrows.slice(place, place + 8);
+    const begun = at + offset;
+    pool.arrows.push({ from, node, worker, of, begun, sent: begun - sent, came: begun - came, ready: begun - ready });
+  }
+  if (pool.arrows.length > MAX_ARROWS) pool.arrows.splice(0, pool.arrows.length - MAX_ARROWS);
 }
 
 // The time of the pool at this moment, a little late: what happens now has not been told yet.

@@ -5,10 +5,12 @@ const DRAW_EVERY = 66;
 const SPANS_S = [2, 5, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400];
 const AXIS = 22;
 const MOST_HEIGHT = 420;
+// The number of arrows that are drawn at a time, the longest. Fewer: what feeds whom is not seen. More: nothing is seen below them.
+const MOST_ARROWS = 300;
 
 const stream = {
   span: 30000, right: null, rows: [], rowHeight: 16, height: 0, total: 0, shape: '', site: '',
-  alone: null, isDirty: true, drawn: 0, frames: 0, isInSight: true, drag: null,
+  alone: null, hasArrows: choices.get('arrows') !== 'no', arrows: [], arrowsInSight: 0, pointed: null, places: new Map(), blocks: new Map(), isDirty: true, drawn: 0, frames: 0, isInSight: true, drag: null,
 };
 
 const isFollowing = () => stream.right === null;
@@ -40,6 +42,13 @@ function layRows() {
     y += stream.rowHeight;
     return row;
   });
+  stream.places = new Map(stream.rows.map((row) => [row.track.node * 65536 + row.track.worker, row]));
+  stream.blocks = new Map();
+  for (const { node, y: top } of stream.rows) {
+    const block = stream.blocks.get(node.id) ?? { top };
+    block.bottom = top + stream.rowHeight;
+    stream.blocks.set(node.id, block);
+  }
   stream.total = y + 3;
   stream.height = Math.max(60, Math.min(stream.total, MOST_HEIGHT - AXIS)) + AXIS;
   $('stream').style.height = `${stream.height + 2}px`;
@@ -74,11 +83,24 @@ function makeLegend() {
     const button = make('button', { type: 'button', 'aria-pressed': 'false', 'data-activity': name, onclick: () => showAlone(name) }, swatch, ACTIVITIES[name] ?? name, make('b'));
     $('legend').append(button);
   }
+  const swatch = make('i', { class: 'arrow', 'aria-hidden': 'true' }, '→');
+  const button = make('button', { type: 'button', id: 'legend-arrows', title: 'Jobs on their way from one node to another: show them or not', onclick: toggleArrows }, swatch, 'arrows', make('b'));
+  $('legend').append(button);
+  mark(button, 'aria-pressed', stream.hasArrows);
+}
+
+const activityButtons = () => [...$('legend').children].filter((button) => button.dataset.activity);
+
+function toggleArrows() {
+  stream.hasArrows = !stream.hasArrows;
+  choices.set('arrows', stream.hasArrows ? 'yes' : 'no');
+  mark($('legend-arrows'), 'aria-pressed', stream.hasArrows);
+  stream.isDirty = true;
 }
 
 function showAlone(name) {
   stream.alone = stream.alone === name ? null : name;
-  for (const button of $('legend').children) mark(button, 'aria-pressed', button.dataset.activity === stream.alone);
+  for (const button of activityButtons()) mark(button, 'aria-pressed', button.dataset.activity === stream.alone);
   stream.isDirty = true;
 }
 
@@ -91,7 +113,13 @@ function showLegendShares() {
   const sums = pool.activities.map(() => 0);
   for (const bin of bins.slice(from, Math.max(to, from + 1))) pool.activities.forEach((_, kind) => { sums[kind] += bin[kind + 2]; });
   const all = sums.reduce((a, b) => a + b, 0);
-  [...$('legend').children].forEach((button, kind) => say(button.lastElementChild, all ? percent(sums[kind] / all) : ''));
+  activityButtons().forEach((button, kind) => say(button.lastElementChild, all ? percent(sums[kind] / all) : ''));
+  showArrowCount();
+}
+
+function showArrowCount() {
+  const [drawn, inSight] = [stream.arrows.length, stream.arrowsInSight];
+  say($('legend-arrows').lastElementChild, drawn < inSight ? `${count(drawn)} of ${count(inSight)}` : stream.hasArrows ? count(inSight) : '');
 }
 
 // Rectangles of each activity, collected so that the colour changes eight times and not for each.
@@ -144,6 +172,9 @@ function drawStream(time) {
   drawAxis(context, view);
   drawRows(context, view);
   drawMoments(context, view);
+  drawArrows(context, view);
+  // While the rows move, figures that change with each drawing cannot be read: then the next frame of the pool shows them.
+  if (!isMoving) showArrowCount();
 }
 
 function drawRows(context, view) {
@@ -226,6 +257,96 @@ function drawMoments(context, view) {
   context.setLineDash([]);
 }
 
+// The arrows to be drawn, the longest of those in sight: each from the edge of its node's rows to the row of the worker.
+function chooseArrows(view) {
+  stream.arrows = [];
+  stream.arrowsInSight = 0;
+  if (!stream.hasArrows) return;
+  const right = view.left + view.width / view.perMs;
+  const inSight = [];
+  for (const arrow of pool.arrows) {
+    if (arrow.begun < view.left || arrow.sent > right) continue;
+    const [row, block] = [stream.places.get(arrow.node * 65536 + arrow.worker), stream.blocks.get(arrow.from)];
+    if (row && block) inSight.push([arrow, row, block]);
+  }
+  stream.arrowsInSight = inSight.length;
+  if (inSight.length > MOST_ARROWS) {
+    inSight.sort(([a], [b]) => b.begun - b.sent - (a.begun - a.sent));
+    inSight.length = MOST_ARROWS;
+  }
+  const middle = stream.rowHeight / 2;
+  stream.arrows = inSight.map(([arrow, row, block]) => {
+    const isDown = block.bottom <= row.y;
+    const x = (at) => view.x0 + (at - view.left) * view.perMs;
+    return { arrow, from: [x(arrow.sent), (isDown ? block.bottom - 1 : block.top) - view.top], to: [x(arrow.begun), row.y + middle - 1 - view.top] };
+  });
+}
+
+function drawArrows(context, view) {
+  chooseArrows(view);
+  context.save();
+  context.beginPath();
+  context.rect(view.x0, 0, view.width, view.bottom);
+  context.clip();
+  // Many arrows are paler, so that what workers do is seen below them.
+  const alpha = Math.max(0.4, 0.85 * Math.min(1, Math.sqrt(40 / Math.max(1, stream.arrows.length))));
+  const pointed = stream.arrows.find(({ arrow }) => arrow === stream.pointed);
+  for (const { from, to } of stream.arrows) drawArrow(context, from, to, 1, to[0] - from[0] < 1 ? alpha / 2 : alpha);
+  if (pointed) drawArrow(context, pointed.from, pointed.to, 2, 1);
+  context.restore();
+}
+
+function drawArrow(context, [x0, y0], [x1, y1], width, alpha) {
+  const length = Math.hypot(x1 - x0, y1 - y0) || 1;
+  const head = Math.min(length, stream.rowHeight > 7 ? 6 : 4);
+  const [dx, dy] = [(x1 - x0) / length * head, (y1 - y0) / length * head];
+  context.globalAlpha = alpha;
+  // An edge in the colour of the card, so that it stands out from bars of any colour.
+  for (const [colour, more] of [[colours.card, 2], [colours.text, 0]]) {
+    context.strokeStyle = context.fillStyle = colour;
+    context.lineWidth = width + more;
+    context.beginPath();
+    context.moveTo(x0, y0);
+    context.lineTo(x1 - dx / 2, y1 - dy / 2);
+    context.stroke();
+    context.beginPath();
+    context.moveTo(x1, y1);
+    context.lineTo(x1 - dx - dy / 2, y1 - dy + dx / 2);
+    context.lineTo(x1 - dx + dy / 2, y1 - dy - dx / 2);
+    context.closePath();
+    if (more) context.stroke();
+    else context.fill();
+  }
+  context.globalAlpha = 1;
+}
+
+// The arrow at that place, if one is within a few pixels.
+function arrowAt(x, y) {
+  let [nearest, best] = [null, 4];
+  for (const { arrow, from: [x0, y0], to: [x1, y1] } of stream.arrows) {
+    const square = (x1 - x0) ** 2 + (y1 - y0) ** 2 || 1;
+    const part = Math.max(0, Math.min(1, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / square));
+    const distance = Math.hypot(x - x0 - part * (x1 - x0), y - y0 - part * (y1 - y0));
+    if (distance < best) [nearest, best] = [arrow, distance];
+  }
+  return nearest;
+}
+
+function wordsOfArrow(arrow) {
+  const name = (id) => pool.picture.nodes.find((node) => node.id === id)?.name ?? 'a node that is gone';
+  const ms = (from, to) => duration((to - from) / 1000);
+  const parts = [`${ms(arrow.sent, arrow.came)} on its way`];
+  if (arrow.ready > arrow.came) parts.push(`${ms(arrow.came, arrow.ready)} until its data were there`);
+  if (arrow.begun > arrow.ready) parts.push(`${ms(arrow.ready, arrow.begun)} until a worker took it`);
+  return `${pool.functions[arrow.of]} from ${name(arrow.from)}: ${parts.join(', ')}`;
+}
+
+function pointAt(arrow) {
+  if (stream.pointed === arrow) return;
+  stream.pointed = arrow;
+  stream.isDirty = true;
+}
+
 function zoom(factor, around = 1) {
   const place = SPANS_S.findIndex((s) => s * 1000 >= stream.span);
   const next = SPANS_S[Math.max(0, Math.min(SPANS_S.length - 1, place + (factor > 1 ? 1 : -1)))] * 1000;
@@ -254,9 +375,16 @@ function showControls() {
 }
 
 function tipOfStream(event) {
+  pointAt(null);
   if (stream.drag || !pool.picture) return hideTip();
   const box = $('stream').getBoundingClientRect();
   const [x, y] = [event.clientX - box.left - gutter(), event.clientY - box.top + $('stream').scrollTop];
+  const arrow = x >= 0 && event.clientY <= box.bottom - AXIS ? arrowAt(x + gutter(), event.clientY - box.top) : null;
+  if (arrow) {
+    pointAt(arrow);
+    const { node, track } = stream.places.get(arrow.node * 65536 + arrow.worker);
+    return showTip(`${node.name}, worker ${track.worker}\n${wordsOfArrow(arrow)}`, event.clientX, event.clientY);
+  }
   const row = stream.rows.find((row) => y >= row.y && y < row.y + stream.rowHeight);
   if (!row || event.clientY > box.bottom - AXIS) return hideTip();
   const who = `${row.node.name}, worker ${row.track.worker}`;
@@ -264,8 +392,24 @@ function tipOfStream(event) {
   const at = rightEdge() - stream.span + (x / (box.width - gutter())) * stream.span;
   const place = row.track.firstAfter(at);
   if (place >= row.track.length || row.track.starts[place] > at) return showTip(`${who}\nnothing told`, event.clientX, event.clientY);
-  const name = ACTIVITIES[pool.activities[row.track.kinds[place]]];
-  return showTip(`${who}\n${name}, ${duration(row.track.lengths[place] / 1000)}, from ${clock(pool.base + row.track.starts[place], true)}`, event.clientX, event.clientY);
+  const activity = pool.activities[row.track.kinds[place]];
+  const job = activity === 'run_stolen' ? jobAt(row.track, place, at) : null;
+  const what = `${ACTIVITIES[activity]}, ${duration(row.track.lengths[place] / 1000)}, from ${clock(pool.base + row.track.starts[place], true)}`;
+  return showTip([who, what, ...(job ? [wordsOfArrow(job)] : [])].join('\n'), event.clientX, event.clientY);
+}
+
+// Samples see a job at most so many milliseconds after its begin.
+const SEEN_LATE_MS = 25;
+
+// The job that began last before that time within that span, of those with an arrow.
+function jobAt(track, place, at) {
+  const from = track.starts[place] - SEEN_LATE_MS;
+  let last = null;
+  for (const arrow of pool.arrows) {
+    if (arrow.node !== track.node || arrow.worker !== track.worker || arrow.begun < from || arrow.begun > at) continue;
+    if (!last || arrow.begun > last.begun) last = arrow;
+  }
+  return last;
 }
 
 function startStream() {
@@ -304,7 +448,7 @@ function startStream() {
     tipOfStream(event);
   });
   for (const name of ['pointerup', 'pointercancel']) box.addEventListener(name, () => { stream.drag = null; });
-  box.addEventListener('pointerleave', hideTip);
+  box.addEventListener('pointerleave', () => { pointAt(null); hideTip(); });
   new ResizeObserver(() => { stream.isDirty = true; }).observe(box);
   new IntersectionObserver((entries) => { stream.isInSight = entries[0].isIntersecting; stream.isDirty = true; }).observe(box);
   showControls();

@@ -125,6 +125,8 @@ pub(crate) struct Hosted {
     pub(crate) state: HostedState,
     /// The number under which it was given to the workers, in the order of such things.
     pub(crate) started: u64,
+    /// When its origin sent it, in milliseconds since 1970 of that node's clock; 0 if that is not known.
+    pub(crate) sent_ms: u64,
     /// When the job came.
     pub(crate) came: Duration,
     /// When the job was given to the workers.
@@ -325,6 +327,7 @@ impl Books {
         now: Duration,
         deal: Deal,
         came: u64,
+        sent_ms: u64,
         parcel: &Parcel,
     ) -> Option<HostedId> {
         // A token is given once: the same job was said twice.
@@ -335,6 +338,7 @@ impl Books {
         self.wait(key, deal, came, true);
         if let Some(hosted) = self.hosted.get_mut(&key) {
             hosted.came = now;
+            hosted.sent_ms = sent_ms;
             hosted.crashes = parcel.history.crashes;
             hosted.shape = Some(JobShape::of(parcel));
             self.had_crashes |= hosted.crashes > 0;
@@ -354,6 +358,7 @@ impl Books {
             orphan: false,
             state,
             started: 0,
+            sent_ms: 0,
             came: Duration::ZERO,
             since: Duration::ZERO,
             begun: None,

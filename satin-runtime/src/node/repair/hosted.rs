@@ -16,6 +16,7 @@ impl Repair {
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
+        sent_ms: u64,
         jobs: Vec<(Token, Parcel)>,
     ) -> Vec<Then> {
         // A request to steal may have been under way when this node began to leave. Its jobs go
@@ -41,7 +42,7 @@ impl Repair {
                 continue;
             }
             // `None`: the token is known. A job that is said twice is hosted once.
-            if let Some(key) = cx.books.host(cx.now, deal, came, &parcel) {
+            if let Some(key) = cx.books.host(cx.now, deal, came, sent_ms, &parcel) {
                 // Counted while its values are fetched: the worker that will run it is idle, but
                 // spoken for, so no further job is asked for on its behalf.
                 cx.books.coming(key);

@@ -624,11 +624,13 @@ fn cargo_of(message: Message) -> ControlFlow<Message, Cargo> {
             request,
             jobs,
             left,
+            sent_ms,
             // An empty answer brings no job that could prune.
         } if !jobs.is_empty() => ControlFlow::Continue(Cargo::Jobs {
             request,
             jobs,
             left,
+            sent_ms,
         }),
         Message::Answers(answers) => ControlFlow::Continue(Cargo::Answers(answers)),
         Message::Keep { number, saved } => ControlFlow::Continue(Cargo::Keep { number, saved }),

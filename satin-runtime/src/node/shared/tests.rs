@@ -85,6 +85,7 @@ fn a_near_node_that_holds_the_value_is_asked_before_any_other() {
         request: Request(1),
         jobs: vec![(Token(1), job)],
         left: 0,
+        sent_ms: 0,
     };
     cluster.forge(1, far, jobs);
     cluster.run_for(secs(1));
@@ -485,6 +486,7 @@ fn lend(cluster: &mut Cluster, to: u32, from: u32, name: ValueName) {
         request: Request(1),
         jobs: vec![(Token(1), job)],
         left: 0,
+        sent_ms: 0,
     };
     let from = cluster.peer(from);
     cluster.forge(to, from, jobs);

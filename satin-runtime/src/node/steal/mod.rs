@@ -509,6 +509,8 @@ impl Steal {
                 request: asker.request,
                 jobs,
                 left,
+                // The node has no clock that others know: its driver fills that in.
+                sent_ms: 0,
             };
             cx.actions.push_back(Action::Send(asker.peer, jobs));
         }

@@ -407,11 +407,11 @@ fn parcel() -> Parcel {
 }
 
 fn jobs_of(request: Request, jobs: Vec<(Token, Parcel)>) -> Message {
-    let left = 0;
     Message::Jobs {
         request,
         jobs,
-        left,
+        left: 0,
+        sent_ms: 0,
     }
 }
 

@@ -400,11 +400,11 @@ fn patience(asker: &Asker) -> Duration {
 
 /// There is nothing for that request.
 pub(super) fn none(request: Request) -> Message {
-    let (jobs, left) = (Vec::new(), 0);
     Message::Jobs {
         request,
-        jobs,
-        left,
+        jobs: Vec::new(),
+        left: 0,
+        sent_ms: 0,
     }
 }
 

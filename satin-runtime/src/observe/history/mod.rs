@@ -3,6 +3,7 @@
 //! This module knows no clock, no thread and no network: times come with what is told. All of them are of one clock, the collector's, in
 //! milliseconds since 1970; those of a look are moved there by the offset that comes with it.
 
+mod arrows;
 mod figures;
 mod log;
 mod picture;
@@ -13,6 +14,7 @@ mod spans;
 mod tests;
 mod words;
 
+pub use arrows::HistoryArrow;
 pub use figures::Figures;
 pub use log::HistoryEvent;
 pub use picture::{
@@ -23,10 +25,10 @@ pub use series::{Bin, Series};
 pub use spans::HistorySpan;
 pub use words::{advice_of, jobs_in_words, reason_in_words};
 
-use self::{log::Log, rows::Rows, spans::Spans};
+use self::{arrows::Arrows, log::Log, rows::Rows, spans::Spans};
 use super::{
     events::{Event, Record},
-    look::{NodeLook, SeenNode},
+    look::{Arrow, NodeLook, SeenNode},
 };
 
 /// The time in milliseconds by which the end of a span may lie after the moment of its look. Too small: rounding loses the newest spans. Too
@@ -53,6 +55,7 @@ pub struct History {
     now_ms: u64,
     rows: Rows,
     spans: Spans,
+    arrows: Arrows,
     log: Log,
     series: Series,
     /// The progress that the last event about it told.
@@ -71,6 +74,7 @@ impl History {
             now_ms: 0,
             rows: Rows::default(),
             spans: Spans::default(),
+            arrows: Arrows::default(),
             log: Log::default(),
             series: Series::default(),
             progress: None,
@@ -91,6 +95,7 @@ impl History {
         self.tell(now_ms);
         for removed in self.rows.note(node, now_ms) {
             self.spans.forget(removed);
+            self.arrows.forget(removed);
         }
     }
 
@@ -121,9 +126,45 @@ impl History {
                 self.series.add_span(&new);
             }
         }
+        self.rows.note_clock(id, clock_offset_ms);
+        for arrow in &look.arrows {
+            self.note_arrow(id, arrow, now_ms, clock_offset_ms);
+        }
         if let Some(change) = self.rows.look(id, look, now_ms) {
             self.series.add_change(&change);
         }
+    }
+
+    /// The arrow of a look at that node at `now_ms`. Each of its times is on the clock of the node that told it or saw it, and those clocks are known to a
+    /// few milliseconds: none is to be before what comes first.
+    fn note_arrow(&mut self, node: u32, arrow: &Arrow, now_ms: u64, clock_offset_ms: i64) {
+        let on_own_clock = |at_ms: u64| at_ms.saturating_add_signed(clock_offset_ms);
+        // Without a row there is nothing from where it could be drawn.
+        let Some(from) = self.rows.id_of(&arrow.from) else {
+            return;
+        };
+        let begun_ms = on_own_clock(arrow.begun_ms);
+        if begun_ms > now_ms.saturating_add(AHEAD_MS) {
+            return;
+        }
+        let first_ms = self.start_ms.unwrap_or(0).min(begun_ms);
+        let ready_ms = on_own_clock(arrow.ready_ms).clamp(first_ms, begun_ms);
+        let came_ms = on_own_clock(arrow.came_ms).clamp(first_ms, ready_ms);
+        let of_giver = (self.rows.clock_of(from)).filter(|_| arrow.sent_ms != 0);
+        let sent_ms = of_giver.map_or(came_ms, |offset_ms| {
+            (arrow.sent_ms.saturating_add_signed(offset_ms)).clamp(first_ms, came_ms)
+        });
+        let function = self.arrows.function(&arrow.function);
+        self.arrows.add(HistoryArrow {
+            from,
+            node,
+            worker: arrow.worker,
+            function,
+            sent_ms,
+            came_ms,
+            ready_ms,
+            begun_ms,
+        });
     }
 
     /// Notes that a node has gone; its row stays. A node that is silent and answers again is back.
@@ -183,6 +224,18 @@ impl History {
     #[must_use]
     pub fn spans_since(&self, cursor: u64) -> (Vec<HistorySpan>, u64) {
         self.spans.since(cursor)
+    }
+
+    /// The ways of jobs that were told since the call that returned this cursor, and the next cursor; all for cursor 0.
+    #[must_use]
+    pub fn arrows_since(&self, cursor: u64) -> (Vec<HistoryArrow>, u64) {
+        self.arrows.since(cursor)
+    }
+
+    /// The names of the functions whose jobs have arrows.
+    #[must_use]
+    pub fn functions(&self) -> &[String] {
+        self.arrows.functions()
     }
 
     /// The events that were noted since the call that returned this cursor, and the next cursor; all for cursor 0. They are in the order in which they were

@@ -28,6 +28,8 @@ pub(super) struct Row {
     pub(super) seen_ms: u64,
     pub(super) last: Option<Last>,
     pub(super) rates: Rates,
+    /// What must be added to times of its clock to get times of the collector's; `None` before the first look.
+    clock_offset_ms: Option<i64>,
 }
 
 /// What a look said.
@@ -102,6 +104,16 @@ impl Rows {
         Some(row.node.site.clone())
     }
 
+    pub(super) fn note_clock(&mut self, id: u32, offset_ms: i64) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.clock_offset_ms = Some(offset_ms);
+        }
+    }
+
+    pub(super) fn clock_of(&self, id: u32) -> Option<i64> {
+        self.rows.get(&id)?.clock_offset_ms
+    }
+
     /// Returns the rows that had to make room.
     pub(super) fn note(&mut self, node: SeenNode, now_ms: u64) -> Vec<u32> {
         if node.is_master {
@@ -142,6 +154,7 @@ impl Rows {
             seen_ms: now_ms,
             last: None,
             rates: Rates::default(),
+            clock_offset_ms: None,
         };
         self.rows.insert(id, row);
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::observe::{
     events::NodeFigures,
-    look::{Activity, KeptFigures, SiteTraffic, Span, WhyIdle},
+    look::{Activity, Arrow, KeptFigures, SiteTraffic, Span, WhyIdle},
 };
 
 const T0: u64 = 1_700_000_000_000;
@@ -25,6 +25,7 @@ fn look(now_ms: u64) -> NodeLook {
             ..NodeFigures::default()
         },
         spans: Vec::new(),
+        arrows: Vec::new(),
         why_idle: vec![None, None],
         sites: Vec::new(),
         kept: KeptFigures::default(),
@@ -114,6 +115,73 @@ fn times_of_a_look_are_moved_to_the_clock_of_the_collector() {
     assert_eq!(history.spans_since(0).0[0].start_ms, T0 - 1_000);
     assert_eq!(history.events_since(0).0[0].at_ms, T0 - 500);
     assert_eq!(history.picture().now_ms, T0);
+}
+
+fn arrow_from(from: &str, [sent_ms, came_ms, ready_ms, begun_ms]: [u64; 4]) -> Arrow {
+    Arrow {
+        from: from.into(),
+        worker: 1,
+        function: "fib".into(),
+        sent_ms,
+        came_ms,
+        ready_ms,
+        begun_ms,
+    }
+}
+
+/// The times of the one arrow that it has.
+fn times(history: &History) -> [u64; 4] {
+    let (arrows, _) = history.arrows_since(0);
+    let [arrow] = arrows[..] else {
+        panic!("one arrow, not {arrows:?}");
+    };
+    assert_eq!((arrow.from, arrow.node, arrow.worker), (0, 1, 1));
+    assert_eq!(history.functions(), ["fib"]);
+    [arrow.sent_ms, arrow.came_ms, arrow.ready_ms, arrow.begun_ms]
+}
+
+#[test]
+fn each_end_of_an_arrow_is_moved_from_the_clock_of_its_own_node() {
+    let mut history = with_two_nodes();
+    history.note_look("delft-1", look(T0 + 60_100), -60_000);
+    let mut behind = look(T0 - 5_000 + 200);
+    let sent_ms = T0 + 60_110;
+    let on_own_clock = [120, 150, 190].map(|at| T0 - 5_000 + at);
+    let [came_ms, ready_ms, begun_ms] = on_own_clock;
+    behind.arrows = vec![arrow_from(
+        "delft-1",
+        [sent_ms, came_ms, ready_ms, begun_ms],
+    )];
+    history.note_look("leiden-1", behind, 5_000);
+    assert_eq!(times(&history), [110, 120, 150, 190].map(|at| T0 + at));
+}
+
+#[test]
+fn an_arrow_never_ends_before_it_begins_and_comes_from_a_node_that_is_known() {
+    let mut history = with_two_nodes();
+    history.note_look("delft-1", look(T0 + 100), 0);
+    let mut look = look(T0 + 200);
+    look.arrows = vec![
+        // Clocks are known to a few milliseconds only.
+        arrow_from("delft-1", [123, 120, 150, 140].map(|at| T0 + at)),
+        arrow_from("nobody", [T0 + 100; 4]),
+        arrow_from("delft-1", [T0 + 9_999; 4]),
+    ];
+    history.note_look("leiden-1", look, 0);
+    assert_eq!(times(&history), [120, 120, 140, 140].map(|at| T0 + at));
+}
+
+#[test]
+fn an_arrow_of_which_it_is_not_known_when_it_was_sent_begins_when_it_came() {
+    let mut history = with_two_nodes();
+    let mut look = look(T0 + 200);
+    // No look at the other node has come yet.
+    look.arrows = vec![arrow_from(
+        "delft-1",
+        [100, 120, 150, 190].map(|at| T0 + at),
+    )];
+    history.note_look("leiden-1", look, 0);
+    assert_eq!(times(&history), [120, 120, 150, 190].map(|at| T0 + at));
 }
 
 #[test]

@@ -13,12 +13,15 @@ use super::super::{
     thread::{Bottom, Worker},
 };
 use super::ledger::{FrameRef, lock};
-use crate::job::{
-    Answer, Gathered, HeldValue, HostedId, JobId, Parcel, Saved, Taken,
-    codec::{self},
-    function::{self, RemoteFailure},
-    needs,
-    record::{Cx, Slot, flag},
+use crate::{
+    job::{
+        Answer, Gathered, HeldValue, HostedId, JobId, Parcel, Saved, Taken,
+        codec::{self},
+        function::{self, RemoteFailure},
+        needs,
+        record::{Cx, Slot, flag},
+    },
+    observe::events,
 };
 
 /// The hosted jobs of this process: jobs of other nodes, each under its key.
@@ -101,6 +104,7 @@ impl HostedTask {
             }
             *stage = HostedJob::Running(FrameRef(parent));
         }
+        pool.arrows.begins(key, worker.index, events::unix_ms);
         let run = || {
             if worker.is_stopped(parent) {
                 return Err(RemoteFailure::Aborted);

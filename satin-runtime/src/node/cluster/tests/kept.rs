@@ -152,6 +152,7 @@ fn give(cluster: &mut Cluster, to: u32, from: u32, jobs: Vec<Parcel>) {
         request: Request(1),
         jobs: jobs.collect(),
         left: 0,
+        sent_ms: 0,
     };
     let from = cluster.peer(from);
     cluster.forge(to, from, jobs);
