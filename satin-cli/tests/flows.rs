@@ -124,7 +124,7 @@ fn answer_of_chains() -> String {
 }
 
 /// How many tasks make data of their own, and how many numbers each makes: more bytes than come home of so short a task.
-const MAKERS: u64 = 400;
+const MAKERS: u64 = 500;
 const NUMBERS_MADE: u64 = 20_000;
 
 fn made(maker: u64) -> impl Iterator<Item = u64> {
@@ -138,23 +138,39 @@ fn make(maker: u64) -> Vec<u64> {
 }
 
 #[spawnable]
-fn sum(numbers: &[u64]) -> u64 {
-    numbers.iter().fold(0, |sum, number| next(sum, *number, 0))
+fn grow(numbers: &[u64]) -> Vec<u64> {
+    std::thread::sleep(Duration::from_millis(10));
+    grown(numbers.iter().copied()).collect()
 }
 
-/// All data are made before any are read, and nothing is changed.
+fn grown(numbers: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+    numbers.map(|number| number.rotate_left(1))
+}
+
+#[spawnable]
+fn digest(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0, |all, number| next(all, *number, 0))
+}
+
+/// Nothing is changed, and all data stay until the end, as their handles do.
 #[spawnable]
 fn makers() -> u64 {
     flow!(|g| {
-        let made: Vec<Handle<Vec<u64>>> = (0..MAKERS).map(|maker| task!(g, make(maker))).collect();
-        let sums: Vec<Handle<u64>> = made.iter().map(|made| task!(g, sum(r(*made)))).collect();
-        g.take_all(sums).into_iter().fold(0, u64::wrapping_add)
+        let all: Vec<Handle<u64>> = (0..MAKERS)
+            .map(|maker| {
+                let made = task!(g, make(maker));
+                let grown = task!(g, grow(r(made)));
+                task!(g, digest(r(grown)))
+            })
+            .collect();
+        g.take_all(all).into_iter().fold(0, u64::wrapping_add)
     })
 }
 
 fn answer_of_makers() -> String {
-    let sums = (0..MAKERS).map(|maker| made(maker).fold(0, |sum, number| next(sum, number, 0)));
-    format!("makers {:016x}\n", sums.fold(0, u64::wrapping_add))
+    let digest = |maker| grown(made(maker)).fold(0, |all, number| next(all, number, 0));
+    let all = (0..MAKERS).map(digest);
+    format!("makers {:016x}\n", all.fold(0, u64::wrapping_add))
 }
 
 fn answer() -> String {

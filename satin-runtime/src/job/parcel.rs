@@ -32,6 +32,9 @@ pub struct Parcel {
     pub lent: Vec<u64>,
     /// Large results may be kept where it runs, and be named in its answer: it is a task of a flow.
     pub keeps: bool,
+    /// The number of the node whose worker has made it, also where others pass it on: the node writes it when the job leaves. What is kept of
+    /// its result is kept for that node.
+    pub owner: u128,
     /// The term of its root job's master: counts the masters.
     pub term: u32,
     /// The fingerprint of its root job: with the first element of the id, that root job's [`RootName`].

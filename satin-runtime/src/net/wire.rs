@@ -566,6 +566,7 @@ mod tests {
                 arguments: arguments.into(),
                 lent: needs.iter().skip(1).map(|_| u64::from(function)).collect(),
                 keeps: function % 7 == 0,
+                owner: u128::from(function),
                 needs,
                 term: function % 3,
                 root: Fingerprint(u64::from(function)),

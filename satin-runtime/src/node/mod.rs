@@ -440,10 +440,10 @@ pub(crate) struct Context<'n> {
 }
 
 impl Context<'_> {
-    /// What a node keeps of results can go: each value once.
-    pub(crate) fn unneeded(&mut self, keeper: NodeId, names: Vec<ValueName>) {
+    /// What a node keeps of results can go, as that node says: each value once.
+    pub(crate) fn unneeded(&mut self, by: NodeId, keeper: NodeId, names: Vec<ValueName>) {
         if keeper == self.view.me().peer.id {
-            self.books.kept_here.drop(&names);
+            self.books.kept_here.drop(by, &names);
             return self.actions.push_back(Action::DropKept(names));
         }
         for name in &names {
@@ -920,7 +920,9 @@ impl Node {
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Bring(kept) => parts.bring_kept(cx, &kept),
-            Event::Unneeded { at, names } => cx.unneeded(NodeId(at), names),
+            Event::Unneeded { at, names } => {
+                cx.unneeded(cx.view.me().peer.id, NodeId(at), names);
+            }
             Event::Offered(offer) => parts.bounds.offered(cx, offer, parts.lattices),
             Event::RootStarted(run) => {
                 cx.homes.root_started(run.name);
@@ -1039,7 +1041,7 @@ impl Parts<'_> {
         }
         for kept in cx.books.take_loose() {
             let names = kept.values.iter().map(|value| value.name).collect();
-            cx.unneeded(NodeId(kept.at), names);
+            cx.unneeded(cx.view.me().peer.id, NodeId(kept.at), names);
         }
         // First the answers and recalls of this turn: peers wait for them.
         self.steal.say(cx);
@@ -1280,13 +1282,13 @@ impl Parts<'_> {
         if died && (self.storage).reads_log(cx, gone.peer, is_master) {
             cx.table.await_log(gone.peer);
         }
-        // So are the results that it had taken, and of which this node keeps a part. If only this node's old life is over, the peer
-        // goes on with them.
+        // Results that the dead one had taken, and of which this node keeps a part, are announced then, too. If only this node's old life is
+        // over, the peer goes on with them.
         if end != repair::LifeEnd::Ours {
-            let left = cx.books.taker_gone(gone.peer);
+            let left = cx.books.kept_here.taker_gone(gone.peer.id);
             self.repair.keep_left_behind(cx, left.results);
             if !left.rest.is_empty() {
-                cx.unneeded(cx.view.me().peer.id, left.rest);
+                cx.unneeded(gone.peer.id, cx.view.me().peer.id, left.rest);
             }
         }
         self.repair.life_ended(cx, gone, end);
@@ -1715,7 +1717,7 @@ impl Parts<'_> {
             }
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
-            M::Unneeded(names) => cx.unneeded(cx.view.me().peer.id, names),
+            M::Unneeded(names) => cx.unneeded(from.id, cx.view.me().peer.id, names),
             M::Have(tokens) => repair::Repair::have(cx, from, &tokens),
             M::Begin(tokens) => repair::Repair::begin(cx, from, &tokens),
             M::Go(tokens) => self.repair.go(cx, from, &tokens),

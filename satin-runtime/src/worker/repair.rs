@@ -129,7 +129,7 @@ impl Pool {
         tracing::debug!(job = %place.id, ?kin, is_claimed, "a marked job has looked itself up");
         let marked = kin != Kin::Nothing;
         let history = History { marked, ..history };
-        // It is held for others with all that it needs: nobody else would look whether that is still to be had.
+        // A job that is held for others has all that it needs: nobody would look meanwhile whether that is still to be had.
         let waits = || {
             let back = Back {
                 history,

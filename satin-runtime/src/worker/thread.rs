@@ -824,12 +824,8 @@ impl Worker {
     pub(super) fn waits_for_data(&self, job: &Slot, back: Back) -> bool {
         let task = AsideTask {
             slot: job,
-            // One that was refused elsewhere stays.
-            depth: if back.at_once {
-                STAYS
-            } else {
-                repair::depth_of(job)
-            },
+            // It stays: its data come here for it, and what must not leave yet might leave otherwise.
+            depth: STAYS,
             back,
             fingerprint: Fingerprint(0), // nobody holds it
         };

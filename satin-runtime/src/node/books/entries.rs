@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     super::{Deal, DepartureId, HostedId, NodeId, Peer, Spent, Token},
-    Books, LeftBehind,
+    Books,
 };
 use crate::job::{
     Answer, Fingerprint, History, JobId, JobName, JobShape, Parcel, RootName, RootRun, Saved,
@@ -133,8 +133,10 @@ pub(crate) struct Hosted {
     pub(crate) since: Duration,
     /// When a worker began with it, as far as that is known.
     pub(crate) begun: Option<Duration>,
-    /// The peer that waited for the answer and has it: what is kept of it is that one's to let go.
-    pub(crate) taken: Option<Peer>,
+    /// The node that owns the job, as its parcel says; none if only its result came.
+    pub(crate) owner: NodeId,
+    /// Someone who waited for the answer has it: what is kept of it is the owner's to let go.
+    pub(crate) taken: bool,
     /// The answer is not waited for any more; the workers have not stopped yet.
     pub(crate) unwanted: bool,
     /// The workers are stopping with it; what is finished is to be kept.
@@ -341,6 +343,7 @@ impl Books {
             hosted.sent_ms = sent_ms;
             hosted.crashes = parcel.history.crashes;
             hosted.shape = Some(JobShape::of(parcel));
+            hosted.owner = NodeId(parcel.owner);
             self.had_crashes |= hosted.crashes > 0;
         }
         Some(key)
@@ -362,7 +365,8 @@ impl Books {
             came: Duration::ZERO,
             since: Duration::ZERO,
             begun: None,
-            taken: None,
+            owner: NodeId(0),
+            taken: false,
             unwanted: false,
             given_up: false,
             crashes: 0,
@@ -617,25 +621,41 @@ impl Books {
         for waiter in hosted.waiters.keys() {
             self.keys.remove(waiter);
         }
-        if let HostedState::Done(answer) = &hosted.state {
-            match (hosted.taken, answer.kept()) {
-                (None, _) => self.let_go(answer),
-                (Some(by), Some(_)) if by != HERE => {
-                    let saved = hosted.saved(answer.clone());
-                    self.kept_here.taken(by, hosted.term, saved);
-                }
-                (Some(_), _) => {}
-            }
+        if let HostedState::Done(answer) = &hosted.state
+            && !hosted.taken
+        {
+            self.let_go(answer);
         }
         Some(hosted)
     }
 
-    /// The peer's life is over: the answers that it has taken are nobody's. Of those that have been forgotten, what is left is returned.
-    pub(crate) fn taker_gone(&mut self, peer: Peer) -> LeftBehind {
-        for hosted in self.hosted.values_mut() {
-            hosted.taken.take_if(|by| *by == peer);
+    /// A peer that waits for the answer has it. What is kept of it is for the owner of the job, or for whoever has claimed it.
+    pub(crate) fn take(&mut self, key: HostedId, deal: Deal) {
+        let Some(hosted) = self.hosted.get_mut(&key) else {
+            return;
+        };
+        if std::mem::replace(&mut hosted.taken, true) || deal.peer == HERE {
+            return;
         }
-        self.kept_here.taker_gone(peer)
+        let is_origin = (hosted.waiters.get(&deal)).is_some_and(|waiter| waiter.origin);
+        let by = match is_origin {
+            true => hosted.owner,
+            false => deal.peer.id,
+        };
+        if let HostedState::Done(answer) = &hosted.state
+            && answer.kept().is_some()
+        {
+            let saved = hosted.saved(answer.clone());
+            self.kept_here.taken(by, hosted.term, saved);
+        }
+    }
+
+    /// The orphan of that name had been taken by a node that is gone: it is nobody's again. False if it is not here.
+    pub(crate) fn untake(&mut self, name: &JobName) -> bool {
+        let key = self.orphan_of(name);
+        let hosted = key.and_then(|key| self.hosted.get_mut(&key));
+        let done = hosted.filter(|hosted| hosted.answer().is_some());
+        done.is_some_and(|hosted| std::mem::replace(&mut hosted.taken, false))
     }
 
     /// The hosted jobs that a peer waits for.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::Peer;
+use super::super::NodeId;
 use crate::job::{Kept, RootName, Saved, ValueName};
 
 /// What is kept here, as the process of this node has it.
@@ -12,22 +12,29 @@ pub(crate) struct KeptHere {
     at: Option<u128>,
     /// By the root jobs to which they belong; each value as often as a result with it was made here.
     roots: BTreeMap<RootName, BTreeMap<ValueName, u32>>,
-    /// The results of which other nodes have taken the rest, by these and the order in which they did: they say when the parts can go.
-    taken: BTreeMap<(Peer, u64), TakenResult>,
+    /// The results that are in the hands of other nodes, by these and the order in which they took them: they say when the parts can go.
+    results: BTreeMap<ResultKey, TakenResult>,
     /// The same by what is kept of them.
-    by_name: BTreeMap<ValueName, BTreeSet<(Peer, u64)>>,
+    by_part: BTreeMap<ValueName, BTreeSet<ResultKey>>,
     /// The number of the next one.
     next: u64,
 }
+
+/// Who has taken a result, and the place of that in order.
+type ResultKey = (NodeId, u64);
 
 /// A result that another node has, but for what is kept of it here.
 struct TakenResult {
     root: RootName,
     /// The parts that have not been dropped.
-    values: Vec<ValueName>,
-    /// The result and the term in which it came; `None` once a part of it has been dropped.
+    parts: Vec<ValueName>,
+    /// The result and the term in which it came; `None` once a part of it has been dropped, or if it is too large.
     whole: Option<(u32, Saved)>,
 }
+
+/// The bytes of a result that are remembered beside its parts, at most. Too small: results with many small parts are done again if their owner
+/// dies. Too large: memory.
+const MOST_REMEMBERED: usize = 64 << 10;
 
 /// What a node leaves here that has taken results, and is gone.
 #[derive(Default)]
@@ -48,59 +55,60 @@ impl KeptHere {
         }
     }
 
-    /// That peer has taken a result, which came in that term; a part of it may be kept here.
-    pub(crate) fn taken(&mut self, by: Peer, term: u32, saved: Saved) {
-        let kept = saved.answer.kept().into_iter();
-        let kept = kept.filter(|kept| Some(kept.at) == self.at);
-        let values: Vec<ValueName> = kept
-            .flat_map(|kept| kept.values.iter().map(|value| value.name))
-            .filter(|name| self.has(*name))
-            .collect();
+    /// That node has taken a result, which came in that term; parts of it may be kept here.
+    pub(crate) fn taken(&mut self, by: NodeId, term: u32, saved: Saved) {
+        let kept = saved.answer.kept();
+        let Some(kept) = kept.filter(|kept| Some(kept.at) == self.at) else {
+            return;
+        };
+        let names = kept.values.iter().map(|value| value.name);
+        let parts: Vec<ValueName> = names.filter(|name| self.has(*name)).collect();
+        let is_whole = parts.len() == kept.values.len() && saved.size() <= MOST_REMEMBERED;
+        if parts.is_empty() {
+            return;
+        }
         let key = (by, self.next);
         self.next += 1;
-        for name in &values {
-            self.by_name.entry(*name).or_default().insert(key);
+        for name in &parts {
+            self.by_part.entry(*name).or_default().insert(key);
         }
-        let root = saved.root_name();
-        let whole = Some((term, saved));
-        if !values.is_empty() {
-            let result = TakenResult {
-                root,
-                values,
-                whole,
-            };
-            self.taken.insert(key, result);
-        }
+        let result = TakenResult {
+            root: saved.root_name(),
+            parts,
+            whole: is_whole.then_some((term, saved)),
+        };
+        self.results.insert(key, result);
     }
 
-    /// The peer's life is over: it lets nothing go any more.
-    pub(crate) fn taker_gone(&mut self, peer: Peer) -> LeftBehind {
-        let of_peer = (peer, 0)..=(peer, u64::MAX);
-        let gone: Vec<_> = self.taken.extract_if(of_peer, |_, _| true).collect();
+    /// The node is gone: it lets nothing go any more.
+    pub(crate) fn taker_gone(&mut self, node: NodeId) -> LeftBehind {
+        let of_node = (node, 0)..=(node, u64::MAX);
+        let gone: Vec<_> = self.results.extract_if(of_node, |_, _| true).collect();
         let mut left = LeftBehind::default();
         for (key, result) in gone {
-            self.no_place(key, &result.values);
+            self.strike_parts(key, &result.parts);
             match result.whole {
                 Some(whole) => left.results.push(whole),
-                None => left.rest.extend(result.values),
+                None => left.rest.extend(result.parts),
             }
         }
         left
     }
 
-    fn no_place(&mut self, key: (Peer, u64), values: &[ValueName]) {
-        for name in values {
-            if let Some(places) = self.by_name.get_mut(name) {
-                places.remove(&key);
-                if places.is_empty() {
-                    self.by_name.remove(name);
+    /// That result does not stand under these parts any more.
+    fn strike_parts(&mut self, key: ResultKey, parts: &[ValueName]) {
+        for name in parts {
+            if let Some(results) = self.by_part.get_mut(name) {
+                results.remove(&key);
+                if results.is_empty() {
+                    self.by_part.remove(name);
                 }
             }
         }
     }
 
-    /// These have been dropped, each once.
-    pub(crate) fn drop(&mut self, names: &[ValueName]) {
+    /// These have been dropped, each once, as that node said.
+    pub(crate) fn drop(&mut self, by: NodeId, names: &[ValueName]) {
         for name in names {
             let mut all = self.roots.values_mut();
             let Some(kept) = all.find(|kept| kept.contains_key(name)) else {
@@ -112,40 +120,44 @@ impl KeptHere {
                     kept.remove(name);
                 }
             }
-            self.no_more_whole(name);
+            self.drop_part(by, name);
         }
         self.roots.retain(|_, kept| !kept.is_empty());
     }
 
-    /// That part of a result that was taken is not kept any more. Of several that have the same part it is the first one's: who takes a result
-    /// may have passed it on, so it is not known who has dropped it.
-    fn no_more_whole(&mut self, name: &ValueName) {
-        let places = self.by_name.get(name);
-        let Some(key) = places.and_then(|places| places.first().copied()) else {
+    /// A part is not kept any more of a result that this node has taken, or else of any that has the same.
+    fn drop_part(&mut self, by: NodeId, name: &ValueName) {
+        let Some(results) = self.by_part.get(name) else {
             return;
         };
-        let Some(result) = self.taken.get_mut(&key) else {
+        let own = results.range((by, 0)..=(by, u64::MAX)).next();
+        let Some(key) = own.or_else(|| results.first()).copied() else {
+            return;
+        };
+        let Some(result) = self.results.get_mut(&key) else {
             return;
         };
         result.whole = None;
-        if let Some(at) = result.values.iter().position(|value| value == name) {
-            result.values.swap_remove(at);
+        if let Some(at) = result.parts.iter().position(|part| part == name) {
+            result.parts.swap_remove(at);
         }
-        let is_over = result.values.is_empty();
-        if !result.values.contains(name) {
-            self.no_place(key, &[*name]);
+        let (is_over, is_struck) = (result.parts.is_empty(), !result.parts.contains(name));
+        if is_struck {
+            self.strike_parts(key, &[*name]);
         }
         if is_over {
-            self.taken.remove(&key);
+            self.results.remove(&key);
         }
     }
 
     /// Root jobs are over, and what was kept for them has been dropped.
     pub(crate) fn forget_roots(&mut self, is_over: impl Fn(RootName) -> bool) {
         self.roots.retain(|root, _| !is_over(*root));
-        let over = self.taken.extract_if(.., |_, result| is_over(result.root));
+        let over = self
+            .results
+            .extract_if(.., |_, result| is_over(result.root));
         for (key, result) in over.collect::<Vec<_>>() {
-            self.no_place(key, &result.values);
+            self.strike_parts(key, &result.parts);
         }
     }
 
@@ -178,10 +190,7 @@ impl KeptHere {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        job::{Answer, Fingerprint, JobId, JobName, ValueSize},
-        node::NodeId,
-    };
+    use crate::job::{Answer, Fingerprint, JobId, JobName, ValueSize};
 
     fn value(number: u8) -> ValueSize {
         ValueSize {
@@ -208,24 +217,20 @@ mod tests {
         kept.keep(root(1), &parts(&[1, 2]));
         kept.keep(root(1), &parts(&[1]));
         kept.keep(root(2), &parts(&[3]));
-        kept.drop(&[name(1), name(2), name(4)]);
+        kept.drop(NodeId(1), &[name(1), name(2), name(4)]);
         assert_eq!(
             [1, 2, 3].map(|number| kept.has(name(number))),
             [true, false, true]
         );
-        kept.drop(&[name(1)]);
+        kept.drop(NodeId(1), &[name(1)]);
         assert_eq!(kept.roots().collect::<Vec<_>>(), [root(2)]);
         kept.forget_roots(|over| over == root(2));
         assert!(kept.is_empty());
     }
 
     #[test]
-    fn what_a_peer_has_taken_is_left_behind_as_far_as_it_is_whole() {
+    fn what_a_node_has_taken_is_left_behind_as_far_as_it_is_whole() {
         let mut kept = KeptHere::default();
-        let peer = |number| Peer {
-            id: NodeId(number),
-            generation: 0,
-        };
         let result = |child, values: &[u8]| Saved {
             name: JobName::new(JobId::ROOT.child(1).child(child), Fingerprint(2)),
             root: Fingerprint(1),
@@ -240,19 +245,25 @@ mod tests {
             (1, result(1, &[2, 3])),
             (2, result(2, &[1, 4])),
         ];
+        let two = &results[2].1;
         for (by, result) in &results {
             let parts = result.answer.kept().expect("some are kept");
             kept.keep(result.root_name(), parts);
-            kept.taken(peer(*by), 5, result.clone());
+            kept.taken(NodeId(*by), 5, result.clone());
         }
-        kept.drop(&[value(2).name]);
-        let left = kept.taker_gone(peer(1));
+        // Of two that have the same part it is not the one of the other node.
+        kept.drop(NodeId(1), &[value(2).name]);
+        kept.drop(NodeId(2), &[value(1).name]);
+        let left = kept.taker_gone(NodeId(1));
         assert_eq!(left.results, [(5, results[0].1.clone())]);
         assert_eq!(left.rest, [value(3).name]);
-        assert!(kept.taker_gone(peer(1)).results.is_empty());
-        kept.drop(&[value(1).name, value(4).name]);
-        let left = kept.taker_gone(peer(2));
-        assert!(left.results.is_empty() && left.rest.is_empty());
+        assert!(kept.taker_gone(NodeId(1)).results.is_empty());
+        // Taken once more when a part has gone.
+        kept.drop(NodeId(1), &[value(1).name]);
+        kept.taken(NodeId(2), 5, two.clone());
+        let left = kept.taker_gone(NodeId(2));
+        assert!(left.results.is_empty());
+        assert_eq!(left.rest, [value(4).name; 2]);
         // What went through this node is kept by another.
         let mut through = result(3, &[1]);
         if let Answer::Result {
@@ -262,9 +273,9 @@ mod tests {
             kept.at = 8;
         }
         kept.keep(through.root_name(), &parts(&[1]));
-        kept.taken(peer(1), 5, through);
-        assert!(kept.taker_gone(peer(1)).results.is_empty());
+        kept.taken(NodeId(1), 5, through);
+        assert!(kept.taker_gone(NodeId(1)).results.is_empty());
         kept.forget_roots(|_| true);
-        assert!(kept.is_empty() && kept.taken.is_empty() && kept.by_name.is_empty());
+        assert!(kept.is_empty() && kept.results.is_empty() && kept.by_part.is_empty());
     }
 }

@@ -25,7 +25,7 @@ pub(crate) use entries::{
 };
 pub(crate) use hands::{Hands, Spare};
 pub(crate) use holders::{HeldNames, Holders, lacking};
-pub(crate) use kept::{KeptHere, LeftBehind};
+pub(crate) use kept::KeptHere;
 pub(crate) use outbox::{Outbox, in_pieces};
 
 use std::{

@@ -155,6 +155,7 @@ impl Outside {
             needs: Vec::new(),
             lent: Vec::new(),
             keeps: false,
+            owner: 0,
             term: 0,
             root: work.fingerprint(),
             history: History { marked, crashes: 0 },

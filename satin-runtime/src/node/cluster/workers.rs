@@ -1367,7 +1367,10 @@ impl ImaginaryWorkers {
 
     /// Tells the workers what marked jobs are to find.
     pub(super) fn orphan(&mut self, news: OrphanNews) {
-        self.fresh |= matches!(news, OrphanNews::Settled(true));
+        if let OrphanNews::Settled(true) = news {
+            self.boards.let_leave();
+            self.fresh = true;
+        }
         self.index.learn(news);
     }
 
@@ -1675,6 +1678,7 @@ impl ImaginaryWorkers {
             needs,
             lent: named.iter().map(|value| value.bytes).collect(),
             keeps,
+            owner: 0,
             term: run.term,
             root: run.name.fingerprint,
             history: back.history,

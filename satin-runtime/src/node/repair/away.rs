@@ -62,7 +62,8 @@ impl Repair {
                 shape,
             };
             match job {
-                Taken::Own(departure, parcel) => {
+                Taken::Own(departure, mut parcel) => {
+                    parcel.owner = cx.view.me().peer.id.0;
                     let source = JobSource::Own(departure);
                     let deal = cx.books.away(to, source, kind, entry, sent);
                     cx.books.count_above(deal, above);

@@ -288,7 +288,7 @@ impl Repair {
     pub(super) fn answer_for_here(cx: &mut Context<'_>, key: HostedId) -> Option<Answer> {
         let hosted = cx.books.hosted(key)?;
         let answer = hosted.answer().cloned()?;
-        hosted.taken.get_or_insert(HERE);
+        hosted.taken = true;
         Some(answer)
     }
 
@@ -311,7 +311,7 @@ impl Repair {
                 // Only an answer can be acknowledged: an entry without one is still needed.
                 && matches!(hosted.state, HostedState::Done(..))
             {
-                hosted.taken.get_or_insert(from);
+                cx.books.take(key, deal);
                 cx.books.unwait(deal);
                 Repair::forget_if_idle(cx, key);
             }

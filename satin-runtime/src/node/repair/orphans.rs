@@ -229,9 +229,13 @@ impl Repair {
         }
     }
 
-    /// Results that a node had taken which is gone, and of which a part is kept here: who runs again what that node ran may claim them.
+    /// Keeps results that a node had taken which is gone, and of which a part is kept here. Whoever runs again what that node ran may claim them.
     pub(crate) fn keep_left_behind(&mut self, cx: &mut Context<'_>, results: Vec<(u32, Saved)>) {
         for (term, saved) in results {
+            // It had been claimed here, and is an orphan still.
+            if cx.books.untake(&saved.name) {
+                continue;
+            }
             // Another one of that name, with its own parts, is as good.
             let is_here = Repair::kept(cx, &saved.name).is_some();
             if is_here || cx.config.repair == RepairMode::Naive {

@@ -103,6 +103,7 @@ fn job_that_needs(name: ValueName) -> Parcel {
         needs: vec![name],
         lent: Vec::new(),
         keeps: false,
+        owner: 0,
         term: 0,
         root: Fingerprint(0),
         history: History::default(),

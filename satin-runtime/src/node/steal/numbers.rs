@@ -53,9 +53,9 @@ pub(super) const TINY: f64 = 1.0;
 /// tasks wait here that others could have run.
 pub(super) const AHEAD: u32 = 2;
 
-/// If the tasks that a node has borrow this share of the bytes for which it has room (`SATIN_FLOW_DATA`), it asks for none ahead: data that have
-/// come must not go before their task begins. Too small: workers wait for large data. Too large: such data are fetched twice.
-pub(super) const MOST_LENT: f64 = 0.5;
+/// If the tasks that a node has borrow more than this share of the bytes for which it has room (`SATIN_FLOW_DATA`), it asks for none ahead: data
+/// that have come must not go before their task begins. Too small: workers wait for large data. Too large: such data are fetched twice.
+pub(super) const LENT_SHARE: f64 = 0.5;
 
 /// A request for the next tasks stands for so long before it is said anew. Too small: messages. Too large: one that was lost is missed for long.
 pub(super) const SAID_ANEW: Duration = Duration::from_secs(5);

@@ -400,6 +400,7 @@ fn parcel() -> Parcel {
         needs: Vec::new(),
         lent: Vec::new(),
         keeps: false,
+        owner: 0,
         term: 0,
         root: Fingerprint(0),
         history: History::default(),
@@ -1422,9 +1423,9 @@ fn asks_ahead() -> (Node, [Peer; 3], Request) {
 }
 
 #[test]
-fn no_task_is_asked_for_ahead_if_those_here_borrow_half_of_what_there_is_room_for() {
+fn no_task_is_asked_for_ahead_if_those_here_borrow_more_than_half_of_what_there_is_room_for() {
     let half = fixed().flow_data / 2;
-    for (bytes, asks) in [(half - 1, true), (half, false)] {
+    for (bytes, asks) in [(half, true), (half + 1, false)] {
         let (mut node, [_, owner, _], request) = asks_ahead();
         let borrows = Parcel {
             needs: vec![ValueName([7; 32])],

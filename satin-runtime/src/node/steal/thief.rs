@@ -11,7 +11,7 @@ use super::{
         expiry::{Expiry, ran_out},
     },
     numbers::{
-        AHEAD, LONG, MOST, MOST_LENT, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST,
+        AHEAD, LENT_SHARE, LONG, MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST,
         RETRY_LAST, SAID_ANEW, TINY,
     },
     policy::{self, Around, StealPolicy},
@@ -318,7 +318,7 @@ impl Thief {
         let hands = &cx.books.hands;
         if self.next_tasks.is_some()
             || hands.idle() > 0
-            || cx.books.lent() as f64 >= MOST_LENT * cx.config.flow_data as f64
+            || cx.books.lent() as f64 > LENT_SHARE * cx.config.flow_data as f64
             || cx.links.epoch(flow).is_none()
         {
             return;

@@ -43,7 +43,7 @@ pub(super) struct Abroad {
 struct AbroadBoards {
     /// By the numbers of the nodes. Each with the time when it was put there.
     tasks: HashMap<u128, BTreeMap<TaskOrder, (TaskRef, Instant)>>,
-    /// Nodes that are gone.
+    /// Nodes that are gone, or about to go; and this node, as what it keeps itself is here.
     gone: HashSet<u128>,
     /// No node asks.
     are_closed: bool,

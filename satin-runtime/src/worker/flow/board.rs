@@ -334,14 +334,22 @@ impl Boards {
                     self.push_here(pool, task);
                 }
             },
-            MayLeave::Stays => self.push_here(pool, task),
-            // Whoever asks for it is told when that is known.
-            MayLeave::NotYet => {
-                self.push(None, task);
-                pool.wake_for_any_task();
-            }
+            MayLeave::Stays | MayLeave::NotYet => self.push_here(pool, task),
         }
         None
+    }
+
+    /// All nodes have announced what they have: tasks of marked flows that had to stay until then are for all nodes. How many there are.
+    fn let_leave(&self) -> u64 {
+        let marked = || {
+            self.staying.take(|tasks| {
+                let (order, _) = tasks.iter().find(|(_, task)| task.core().is_marked)?;
+                let order = *order;
+                tasks.remove_entry(&order)
+            })
+        };
+        let tasks = std::iter::from_fn(marked);
+        tasks.map(|task| self.push(None, task)).count() as u64
     }
 
     /// Puts a task in a slot aside; or the panic of its flow, if there is none.
@@ -447,6 +455,14 @@ impl Pool {
     /// No node outside asks for tasks any more.
     pub(in crate::worker) fn nobody_asks(&self) {
         self.push_all(self.boards.abroad.close());
+    }
+
+    /// All nodes have announced what they have of jobs that may have run before.
+    pub(in crate::worker) fn all_announced(&self) {
+        let count = self.boards.let_leave();
+        if count > 0 {
+            self.tell_ready(count);
+        }
     }
 
     /// Nodes outside may ask for tasks.

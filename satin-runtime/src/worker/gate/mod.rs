@@ -642,9 +642,8 @@ impl Gate {
     pub fn orphan(&self, news: OrphanNews) {
         let is_settled = matches!(news, OrphanNews::Settled(true));
         self.pool.ledger.orphans.learn(news);
-        if is_settled && self.pool.boards.len() > 0 {
-            self.pool.tell_surplus();
-            self.pool.tell_public();
+        if is_settled {
+            self.pool.all_announced();
         }
     }
 

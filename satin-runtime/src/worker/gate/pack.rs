@@ -206,6 +206,7 @@ fn pack_with_sizes(
         needs: values.iter().map(|value| value.name).collect(),
         lent: lent.iter().map(|value| value.bytes).collect(),
         keeps: vtable.keeps,
+        owner: 0,
         term: run.term,
         root: run.name.fingerprint,
         history,

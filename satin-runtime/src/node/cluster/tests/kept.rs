@@ -137,6 +137,7 @@ fn two_tasks(seed: u64) -> (Cluster, [Parcel; 2]) {
             needs: Vec::new(),
             lent: Vec::new(),
             keeps: true,
+            owner: cluster.peer(0).id.0,
             term: 0,
             root: program.root().fingerprint(),
             history: History::default(),
@@ -158,7 +159,7 @@ fn give(cluster: &mut Cluster, to: u32, from: u32, jobs: Vec<Parcel>) {
     cluster.forge(to, from, jobs);
 }
 
-/// Unless it has said that it can do without.
+/// If that node has let go of it, nobody finds it.
 #[test]
 fn what_a_node_had_taken_that_died_is_found_where_it_is_kept() {
     let mut seen = [0, 0];

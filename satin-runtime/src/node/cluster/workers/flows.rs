@@ -158,6 +158,13 @@ impl Boards {
         fullest.remove(&order)
     }
 
+    /// All nodes have announced what they have: tasks that had to stay until then are for all nodes.
+    pub(super) fn let_leave(&mut self) {
+        if let Some(none) = self.boards.last_mut() {
+            none.append(&mut self.home);
+        }
+    }
+
     /// Number of tasks that may leave.
     pub(super) fn len(&self) -> usize {
         self.boards.iter().map(Board::len).sum()
@@ -405,25 +412,21 @@ impl ImaginaryWorkers {
             let (shape, named) = self.shape_of(programs, job.frame, job.index, job.work);
             shape.own_bytes() + terms.lacking(&named)
         };
-        let (mut taken, mut not_yet) = (Vec::new(), Vec::new());
+        let mut taken = Vec::new();
         while taken.len() < limit
             && let Some(mut job) = boards.take_for(to_move)
         {
             let flow = self.frames[job.frame as usize].as_ref();
             let depth = flow.map_or(0, |flow| flow.depth);
             match self.may_leave(&job) {
-                MayLeave::Stays => {
+                MayLeave::Stays | MayLeave::NotYet => {
                     boards.home.insert(TaskOrder::of(depth, &job), job);
                 }
-                MayLeave::NotYet => not_yet.push((depth, job)),
                 MayLeave::Yes { marked } => {
                     job.back.history.marked = marked;
                     taken.push(job);
                 }
             }
-        }
-        for (depth, job) in not_yet {
-            boards.push(None, depth, job);
         }
         self.boards = boards;
         taken
