@@ -305,6 +305,7 @@ pub fn parcel(id: JobId, function: &str, arguments: &impl Serialize) -> Parcel {
         needs: vec![],
         lent: vec![],
         keeps: false,
+        owner: 0,
         term: 0,
         root: Fingerprint(0),
         history: History::default(),

@@ -348,8 +348,11 @@ impl Boards {
                 tasks.remove_entry(&order)
             })
         };
-        let tasks = std::iter::from_fn(marked);
-        tasks.map(|task| self.push(None, task)).count() as u64
+        let tasks: Vec<TaskRef> = std::iter::from_fn(marked).collect();
+        for task in &tasks {
+            self.push(None, *task);
+        }
+        tasks.len() as u64
     }
 
     /// Puts a task in a slot aside; or the panic of its flow, if there is none.
