@@ -50,7 +50,7 @@ pub use id::{Fingerprint, JobId, JobName};
 pub use lattices::Lattices;
 pub use needs::HeldValue;
 pub use numbers::plain;
-pub use orphans::{Kin, MayLeave, OrphanIndex};
+pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{
     Answer, BoundName, History, Kept, Offer, Parcel, RootName, RootRun, RootTag, ValueName,
     ValueSize,

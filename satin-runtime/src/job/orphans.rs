@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Deadly, Fingerprint, JobId, JobName, OrphanNews, RootName};
+use super::{Deadly, Fingerprint, History, JobId, JobName, OrphanNews, RootName};
 
 /// The orphan table, as far as the workers of a node must know it.
 #[derive(Clone, Default, Debug)]
@@ -28,20 +28,6 @@ pub enum Kin {
     Perhaps,
     /// No orphan can be found at or below it.
     Nothing,
-}
-
-/// What becomes of a marked job that another node could have before a worker looks it up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MayLeave {
-    /// Nobody has it. If it is marked, others may have something below it.
-    Yes {
-        /// Whether it is.
-        marked: bool,
-    },
-    /// Somebody may have it: whoever is to run it here looks it up.
-    Stays,
-    /// It is not known yet who has what.
-    NotYet,
 }
 
 impl OrphanIndex {
@@ -94,17 +80,18 @@ impl OrphanIndex {
         }
     }
 
-    /// May a marked job of that id leave before a worker has looked it up?
+    /// The history with which a marked job of that id leaves before a worker has looked it up; `None` if others may have it, or if not all is
+    /// announced yet: then whoever is to run it here looks it up.
     #[must_use]
-    pub fn may_leave(&self, id: &JobId) -> MayLeave {
-        match self.kin(id) {
-            Kin::Here => MayLeave::Stays,
-            _ if self.is_suspect(id) => MayLeave::Stays,
-            _ if self.unsettled => MayLeave::NotYet,
-            kin => MayLeave::Yes {
-                marked: kin == Kin::Perhaps,
-            },
+    pub fn may_leave(&self, id: &JobId) -> Option<History> {
+        let kin = self.kin(id);
+        if kin == Kin::Here || self.is_suspect(id) || self.unsettled {
+            return None;
         }
+        Some(History {
+            marked: kin == Kin::Perhaps,
+            crashes: 0,
+        })
     }
 
     /// Is that very job an orphan somewhere? An id alone says little: after a change of `main` the same place in the tree may
@@ -203,14 +190,15 @@ mod tests {
             let places = [&[0, 1, 2][..], &[0, 1], &[0, 2]];
             places.map(|place| index.may_leave(&id(place)))
         };
-        let yes = |marked| MayLeave::Yes { marked };
-        assert_eq!(leaves(&index), [MayLeave::Stays, yes(true), yes(false)]);
+        let yes = |marked| Some(History { marked, crashes: 0 });
+        assert_eq!(leaves(&index), [None, yes(true), yes(false)]);
         let held = OrphanNews::Deadly(name(&[0, 2]), Deadly::Held(1));
         index.learn(held);
-        assert_eq!(index.may_leave(&id(&[0, 2])), MayLeave::Stays);
+        assert_eq!(index.may_leave(&id(&[0, 2])), None);
+        assert_eq!(index.may_leave(&id(&[0, 3])), yes(false));
         index.learn(OrphanNews::Settled(false));
-        assert_eq!(index.may_leave(&id(&[0, 1, 2])), MayLeave::Stays);
-        assert_eq!(index.may_leave(&id(&[0, 3])), MayLeave::NotYet);
+        assert_eq!(index.may_leave(&id(&[0, 1, 2])), None);
+        assert_eq!(index.may_leave(&id(&[0, 3])), None);
     }
 
     #[test]

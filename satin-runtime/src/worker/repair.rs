@@ -14,7 +14,7 @@ use super::{
     thread::Worker,
 };
 use crate::job::{
-    Back, Deadly, History, JobId, JobName, Kin, MayLeave, OrphanIndex, OrphanNews,
+    Back, Deadly, History, JobId, JobName, Kin, OrphanIndex, OrphanNews,
     codec::Effort,
     orphans::{may_claim, would_deadlock},
     record::{Frame, STAYS, Slot, flag},
@@ -81,7 +81,7 @@ impl Orphans {
 
 /// The answer of a look-up for a job that is about to run.
 pub(super) enum LookUp {
-    /// The job is away, or held for others, and no longer the caller's: neither slot nor parent may be touched.
+    /// The job is away, held for others, or waits for its data, and no longer the caller's: neither slot nor parent may be touched.
     Elsewhere,
     Run {
         marked: bool,
@@ -98,12 +98,10 @@ impl LookUp {
 }
 
 impl Pool {
-    /// May that child of a marked invocation, which the caller has, leave before a worker has looked it up?
-    pub(super) fn may_leave(&self, parent: *const Frame, index: u32) -> MayLeave {
-        match frames::place_of(parent, index) {
-            Some(place) => self.ledger.orphans.read().index.may_leave(&place.id),
-            None => MayLeave::Stays, // below a nested entry: it stays
-        }
+    /// The history with which that child of a marked invocation, which the caller has, leaves before a worker has looked it up, if it may.
+    pub(super) fn may_leave(&self, parent: *const Frame, index: u32) -> Option<History> {
+        let place = frames::place_of(parent, index)?; // below a nested entry it stays
+        self.ledger.orphans.read().index.may_leave(&place.id)
     }
 
     /// Looks up a job that the caller has taken to run it.

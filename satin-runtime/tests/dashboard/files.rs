@@ -10,6 +10,12 @@ use serde_json::{Value, json};
 
 use super::pool::{BEGIN_MS, MadeUp};
 
+/// The events of a trace that are of that kind.
+fn events_of<'t>(trace: &'t Value, phase: &'static str) -> impl Iterator<Item = &'t Value> {
+    let events = trace["traceEvents"].as_array().expect("events");
+    events.iter().filter(move |event| event["ph"] == phase)
+}
+
 /// The data in a report, as its page reads it.
 fn data_of(html: &str) -> Value {
     let begin = r#"<script type="application/json" id="frozen">"#;
@@ -62,8 +68,7 @@ fn a_trace_has_a_process_for_each_node_and_a_thread_for_each_worker() {
     let history = pool.history.lock().expect("held by nobody");
     let trace = trace::perfetto(&history);
     assert_eq!(trace["otherData"]["start_ms_since_1970"], BEGIN_MS);
-    let events = trace["traceEvents"].as_array().expect("events");
-    let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
+    let of = |phase| events_of(&trace, phase);
     let processes = of("M").filter(|event| event["name"] == "process_name");
     let processes: BTreeMap<u64, &str> = processes
         .map(|event| {
@@ -104,8 +109,7 @@ fn a_trace_has_a_flow_for_each_arrow_from_one_slice_to_another() {
     (0..5).for_each(|_| pool.step());
     let history = pool.history.lock().expect("held by nobody");
     let trace = trace::perfetto(&history);
-    let events = trace["traceEvents"].as_array().expect("events");
-    let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
+    let of = |phase| events_of(&trace, phase);
     let number = |event: &Value, name: &str| event[name].as_u64().expect("a number");
     // The name of the slice around a begin or an end.
     let around = |event: &Value| {

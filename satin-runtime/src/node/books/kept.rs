@@ -23,6 +23,11 @@ pub(crate) struct KeptHere {
 /// Who has taken a result, and the place of that in order.
 type ResultKey = (NodeId, u64);
 
+/// The results that this node has taken.
+fn all_of(node: NodeId) -> std::ops::RangeInclusive<ResultKey> {
+    (node, 0)..=(node, u64::MAX)
+}
+
 /// A result that another node has, but for what is kept of it here.
 struct TakenResult {
     root: RootName,
@@ -82,8 +87,7 @@ impl KeptHere {
 
     /// The node is gone: it lets nothing go any more.
     pub(crate) fn taker_gone(&mut self, node: NodeId) -> LeftBehind {
-        let of_node = (node, 0)..=(node, u64::MAX);
-        let gone: Vec<_> = self.results.extract_if(of_node, |_, _| true).collect();
+        let gone: Vec<_> = self.results.extract_if(all_of(node), |_, _| true).collect();
         let mut left = LeftBehind::default();
         for (key, result) in gone {
             self.strike_parts(key, &result.parts);
@@ -130,7 +134,7 @@ impl KeptHere {
         let Some(results) = self.by_part.get(name) else {
             return;
         };
-        let own = results.range((by, 0)..=(by, u64::MAX)).next();
+        let own = results.range(all_of(by)).next();
         let Some(key) = own.or_else(|| results.first()).copied() else {
             return;
         };

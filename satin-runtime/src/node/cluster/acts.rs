@@ -284,8 +284,8 @@ impl Cluster {
         lock(&self.slot(node).values).remove(&name);
     }
 
-    /// That node has room for so many bytes of data that were borrowed, or that nothing reads any more; as many as in the product if it is not
-    /// told.
+    /// That node has room for so many bytes of data that were borrowed, or that nothing reads any more; as many as it is configured for if it is
+    /// not told.
     pub fn set_room(&mut self, node: u32, bytes: u64) {
         self.slot_mut(node).workers.data.set_room(bytes);
     }

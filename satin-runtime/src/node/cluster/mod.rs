@@ -627,6 +627,7 @@ impl Cluster {
         let nonce = mix(u64::from(index));
         let mut workers = ImaginaryWorkers::new(identity.threads, nonce, without);
         workers.hold_data_in(identity.peer.id.0, &values);
+        workers.data.set_room(config.flow_data);
         workers.begun = self.runs.is_some().then(Vec::new);
         workers.notes = self.journal.is_some().then(Vec::new);
         let site = self.site(&identity.site);

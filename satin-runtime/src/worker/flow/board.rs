@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, History, MayLeave, Recall, Wants,
+        Back, Recall, Wants,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
@@ -123,6 +123,15 @@ impl Board {
         self.take(BTreeMap::pop_first)
     }
 
+    /// The first of which that is true.
+    fn take_where(&self, is_it: impl Fn(&TaskRef) -> bool) -> Option<TaskRef> {
+        self.take(|tasks| {
+            let (order, _) = tasks.iter().find(|(_, task)| is_it(task))?;
+            let order = *order;
+            tasks.remove_entry(&order)
+        })
+    }
+
     fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
@@ -203,7 +212,7 @@ impl Boards {
     pub(super) fn push(&self, worker: Option<&Worker>, task: TaskRef) -> bool {
         if let Some(keeper) = task.keeper()
             && let Some(pool) = self.pool.upgrade()
-            && let MayLeave::Yes { .. } = task.may_leave(&pool)
+            && task.may_leave(&pool).is_some()
             && let Some(is_told) = self.abroad.push(keeper, task)
         {
             if !is_told {
@@ -242,14 +251,7 @@ impl Boards {
         if let Some(SettledTask(slot)) = self.settled.pop() {
             return Some(ReadyTask::End(slot));
         }
-        let first = |board: &Board| {
-            board.take(|tasks| {
-                let is_own = |task: &TaskRef| std::ptr::eq(task.core(), core);
-                let (order, _) = tasks.iter().find(|(_, task)| is_own(task))?;
-                let order = *order;
-                tasks.remove_entry(&order)
-            })
-        };
+        let first = |board: &Board| board.take_where(|task| std::ptr::eq(task.core(), core));
         let mut boards = self.all().chain([&self.staying]);
         let task = boards.find_map(first);
         task.or_else(|| self.abroad.take_of(core))
@@ -319,40 +321,26 @@ impl Boards {
             Wants::Surplus => kept.or_else(of_fullest),
             Wants::Kept => kept,
         }?;
-        match task.may_leave(pool) {
-            MayLeave::Yes { marked } => match self.set_aside(pool, task) {
+        if let Some(history) = task.may_leave(pool) {
+            match self.set_aside(pool, task) {
                 Ok(slot) => {
-                    let history = History { marked, crashes: 0 };
                     let back = Back {
                         history,
                         ..Back::default()
                     };
                     return Some(Found { slot, back });
                 }
-                Err(payload) => {
-                    task.core().panicked(pool, payload);
-                    self.push_here(pool, task);
-                }
-            },
-            MayLeave::Stays | MayLeave::NotYet => self.push_here(pool, task),
+                Err(payload) => task.core().panicked(pool, payload),
+            }
         }
+        self.push_here(pool, task);
         None
     }
 
-    /// All nodes have announced what they have: tasks of marked flows that had to stay until then are for all nodes. How many there are.
-    fn let_leave(&self) -> u64 {
-        let marked = || {
-            self.staying.take(|tasks| {
-                let (order, _) = tasks.iter().find(|(_, task)| task.core().is_marked)?;
-                let order = *order;
-                tasks.remove_entry(&order)
-            })
-        };
-        let tasks: Vec<TaskRef> = std::iter::from_fn(marked).collect();
-        for task in &tasks {
-            self.push(None, *task);
-        }
-        tasks.len() as u64
+    /// Tasks of flows that may have run before which stay, as it was not known who has them.
+    fn take_marked(&self) -> Vec<TaskRef> {
+        let marked = || self.staying.take_where(|task| task.core().is_marked);
+        std::iter::from_fn(marked).collect()
     }
 
     /// Puts a task in a slot aside; or the panic of its flow, if there is none.
@@ -462,10 +450,7 @@ impl Pool {
 
     /// All nodes have announced what they have of jobs that may have run before.
     pub(in crate::worker) fn all_announced(&self) {
-        let count = self.boards.let_leave();
-        if count > 0 {
-            self.tell_ready(count);
-        }
+        self.push_all(self.boards.take_marked());
     }
 
     /// Nodes outside may ask for tasks.

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, History, MayLeave,
+        Back, History,
         codec::{self, CodecError, Effort},
         function::{
             Args, CallSeen, Function, Packed, Sieve, VTable, export_sent, measure_sent, run_with,
@@ -433,14 +433,18 @@ impl TaskRef {
         self.is_local() || stays || self.is_again() || core.has_away() && risk().is_too_much()
     }
 
-    /// May the task leave, and how? One of a flow that may have run before is looked up by a worker if others may have it.
-    pub(super) fn may_leave(self, pool: &Pool) -> MayLeave {
-        let core = self.core();
+    /// The history with which the task leaves, if it may. One of a flow that may have run before is looked up by a worker if others may have it.
+    pub(super) fn may_leave(self, pool: &Pool) -> Option<History> {
         match self.stays() {
-            true => MayLeave::Stays,
-            false if core.is_marked => pool.may_leave(&raw const core.frame, self.index()),
-            false => MayLeave::Yes { marked: false },
+            true => None,
+            false if self.core().is_marked => self.history(pool),
+            false => Some(History::default()),
         }
+    }
+
+    /// The history of the task, whose flow may have run before, if it is known that nobody has it.
+    fn history(self, pool: &Pool) -> Option<History> {
+        pool.may_leave(&raw const self.core().frame, self.index())
     }
 
     /// Does it run a second time, as what it made elsewhere is lost?
@@ -531,11 +535,9 @@ impl TaskRef {
             return self.end(worker.pool(), Some(worker), None);
         }
         // Before what it needs is fetched: others may have its result.
-        if core.is_marked && !self.is_local() && !self.is_again() {
-            let known = (worker.pool()).may_leave(&raw const core.frame, self.index());
-            if known != (MayLeave::Yes { marked: false }) {
-                return self.look_up(worker, head);
-            }
+        let is_to_look_up = core.is_marked && !self.is_local() && !self.is_again();
+        if is_to_look_up && self.history(worker.pool()) != Some(History::default()) {
+            return self.look_up(worker, head);
         }
         if core.has_away() {
             if self.waits(worker.pool(), || Waiter::Task(self)) {

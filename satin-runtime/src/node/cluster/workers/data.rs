@@ -24,9 +24,6 @@ use crate::{
     },
 };
 
-/// As in `data/store.rs`: the bytes of borrowed data that a node has, the last of them.
-const MOST_RECENT: u64 = 256 << 20;
-
 /// Stands for all parts of what a task makes.
 const ALL: u32 = u32::MAX;
 
@@ -156,7 +153,7 @@ pub(in crate::node::cluster) struct DataStore {
     recent: VecDeque<(RootName, ValueSize)>,
     /// Bytes of that.
     recent_bytes: u64,
-    /// Bytes for which there is room.
+    /// Bytes for which there is room; as its configuration says, once a node has it.
     room: u64,
     /// Values that were kept until their root job was over.
     pub(in crate::node::cluster) kept_to_the_end: u64,
@@ -170,7 +167,7 @@ impl DataStore {
             home: BTreeMap::new(),
             recent: VecDeque::new(),
             recent_bytes: 0,
-            room: MOST_RECENT,
+            room: u64::MAX,
             kept_to_the_end: 0,
         }
     }

@@ -11,7 +11,7 @@ use super::{
     data::FlowData,
 };
 use crate::{
-    job::{Back, JobId, Kin, MayLeave, Wants, orphans::may_claim},
+    job::{Back, History, JobId, Kin, Wants, orphans::may_claim},
     node::{
         Rule, Terms,
         cluster::{
@@ -419,11 +419,11 @@ impl ImaginaryWorkers {
             let flow = self.frames[job.frame as usize].as_ref();
             let depth = flow.map_or(0, |flow| flow.depth);
             match self.may_leave(&job) {
-                MayLeave::Stays | MayLeave::NotYet => {
+                None => {
                     boards.home.insert(TaskOrder::of(depth, &job), job);
                 }
-                MayLeave::Yes { marked } => {
-                    job.back.history.marked = marked;
+                Some(history) => {
+                    job.back.history = history;
                     taken.push(job);
                 }
             }
@@ -432,10 +432,10 @@ impl ImaginaryWorkers {
         taken
     }
 
-    /// May the task leave, and how?
-    fn may_leave(&self, job: &Spawned) -> MayLeave {
+    /// The history with which the task leaves, if it may.
+    fn may_leave(&self, job: &Spawned) -> Option<History> {
         if !self.looks_up_tasks(job.frame) || self.without.contains(&Rule::TasksStay) {
-            return MayLeave::Yes { marked: false };
+            return Some(History::default());
         }
         let id = self.id(job.frame).child(job.index);
         self.index.may_leave(&id)
