@@ -216,6 +216,17 @@ pub fn name_of(data: &dyn Lendable) -> Result<Option<ValueName>, CodecError> {
     data.named().name(data)
 }
 
+/// The name and the size of data that are to travel before a job is written that borrows them; `None` if they are small, or cannot be written.
+pub fn name_ahead(data: &dyn Lendable) -> Option<ValueSize> {
+    let is_small = |bytes: u64| bytes <= SMALL as u64;
+    if data.named().lent.get().is_none() && data.measure().is_some_and(is_small) {
+        return None;
+    }
+    let (named, values) = gather(|| data.named().name(data));
+    let name = named.ok()??;
+    values.into_iter().find(|value| value.name == name)
+}
+
 /// Reads data that a job borrows, by their name.
 ///
 /// # Errors

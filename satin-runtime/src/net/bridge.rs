@@ -18,7 +18,7 @@ use crate::{
     job::{
         Answer, Back, BoundName, HeldValue, JobId, JobLoad, JobName, JobSample, JobTrip,
         KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
-        ValueName, Wants, needs,
+        ValueName, ValueSize, Wants, needs,
     },
     node::{
         DepartureId, Event, HarvestReader, HostedId, JobCosts, Lattices, NodeId, Taken, Terms,
@@ -128,6 +128,15 @@ impl Outside for BridgeNews {
     fn bring(&self, kept: KeptElsewhere) -> bool {
         self.tell(Event::Bring(kept));
         true
+    }
+
+    fn prefetch(&self, to: u128, value: ValueSize, root: RootName, at: Option<u128>) {
+        self.tell(Event::Prefetch {
+            to,
+            value,
+            root,
+            at,
+        });
     }
 
     fn unneeded(&self, at: u128, names: Vec<ValueName>) {

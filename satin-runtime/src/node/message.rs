@@ -10,6 +10,7 @@ use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 
 use super::{
     identity::{Identity, NodeId, Peer},
+    shared::Prefetch,
     stable::RunEpoch,
 };
 use crate::job::{Answer, JobId, JobName, Offer, Parcel, RootName, RootRun, Saved, ValueName};
@@ -286,6 +287,8 @@ pub enum Message {
     Elsewhere(ValueName, Peer),
     /// "I am still fetching it myself: wait."
     Soon(ValueName),
+    /// "My next tasks for you will read that." Advice: nothing waits for it.
+    Prefetch(Prefetch),
     /// "What you keep of these for me can go."
     Unneeded(Vec<ValueName>),
     /// "I have it no more." The sender says later if it has the value again: [`Message::Available`].

@@ -20,7 +20,7 @@ use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
     Answer, Back, Batch, Gathered, JobId, JobLoad, JobName, JobSample, KeptElsewhere, Offer,
-    OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName,
+    OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, ValueSize,
 };
 
 pub(crate) mod books;
@@ -49,6 +49,7 @@ pub use message::{
     Deal, Envelope, Message, MessageKind, Page, Relayed, Request, RequestKind, SheetChange, Spent,
     Token, Wanted,
 };
+pub use shared::Prefetch;
 pub use stable::{RunEpoch, StorageOrder};
 pub use steal::{Asking, JobCosts, Terms};
 pub use view::View;
@@ -156,6 +157,17 @@ pub enum Event {
     Corrupt(ValueName),
     /// A part of a result that was kept where it was made is needed here; answered by [`Action::Brought`].
     Bring(KeptElsewhere),
+    /// A task that waits for others will read that value, and is to run on that node: it may fetch it already.
+    Prefetch {
+        /// The number of the node.
+        to: u128,
+        /// The value, and what it is for.
+        value: ValueSize,
+        /// The root job of which the flow is a part.
+        root: RootName,
+        /// The number of the node that keeps it; none if it is here.
+        at: Option<u128>,
+    },
     /// This node can do without what that one keeps for it.
     Unneeded {
         /// The number of the node.
@@ -440,6 +452,28 @@ pub(crate) struct Context<'n> {
 }
 
 impl Context<'_> {
+    /// That node will need a value, which is here or kept there.
+    fn tell_to_prefetch(
+        &mut self,
+        to: NodeId,
+        value: ValueSize,
+        root: RootName,
+        at: Option<NodeId>,
+    ) {
+        let me = self.view.me().peer;
+        let from = at.map_or(Some(me), |at| self.view.life_of(at));
+        let to = self.view.life_of(to).filter(|to| *to != me);
+        if let (Some(to), Some(from)) = (to, from)
+            && to != from
+            && !self.books.holders.of(value.name).any(|peer| peer == to)
+        {
+            self.books.holders.note(to, value.name, root);
+            let wanted = Prefetch { value, root, from };
+            self.actions
+                .push_back(Action::Send(to, Message::Prefetch(wanted)));
+        }
+    }
+
     /// What a node keeps of results can go, as that node says: each value once.
     pub(crate) fn unneeded(&mut self, by: NodeId, keeper: NodeId, names: Vec<ValueName>) {
         if keeper == self.view.me().peer.id {
@@ -920,6 +954,12 @@ impl Node {
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Bring(kept) => parts.bring_kept(cx, &kept),
+            Event::Prefetch {
+                to,
+                value,
+                root,
+                at,
+            } => cx.tell_to_prefetch(NodeId(to), value, root, at.map(NodeId)),
             Event::Unneeded { at, names } => {
                 cx.unneeded(cx.view.me().peer.id, NodeId(at), names);
             }
@@ -1043,6 +1083,7 @@ impl Parts<'_> {
             let names = kept.values.iter().map(|value| value.name).collect();
             cx.unneeded(cx.view.me().peer.id, NodeId(kept.at), names);
         }
+        self.shared.go_on_prefetching(cx, self.lattices);
         // First the answers and recalls of this turn: peers wait for them.
         self.steal.say(cx);
         // In the last turn nothing new is begun.
@@ -1456,7 +1497,7 @@ impl Parts<'_> {
             bounds, keeping, ..
         } = self;
         bounds.root_done(run, &|root| needs_bounds(cx.books, keeping, root));
-        self.shared.root_done(run.name);
+        self.shared.root_done(cx, run.name);
         (cx.books.holders).forget_roots(|other| run.name.ends(other));
         (cx.books.kept_here).forget_roots(|other| run.name.ends(other));
         cx.actions.push_back(Action::ForgetRoot(run.name));
@@ -1500,7 +1541,7 @@ impl Parts<'_> {
             self.repair.forget_root(cx, root);
             self.buddies.root_over(root);
             self.bounds.forget(root);
-            self.shared.forget_roots(|other| other == root);
+            self.shared.forget_roots(cx, |other| other == root);
             cx.books.holders.forget_roots(|other| other == root);
             cx.books.kept_here.forget_roots(|other| other == root);
             cx.actions.push_back(Action::ForgetRoot(root));
@@ -1717,6 +1758,12 @@ impl Parts<'_> {
             }
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
+            M::Prefetch(wanted) => {
+                // No task will come to a node that leaves.
+                if !cx.books.leaving {
+                    self.shared.prefetch(cx, wanted, self.lattices);
+                }
+            }
             M::Unneeded(names) => cx.unneeded(from.id, cx.view.me().peer.id, names),
             M::Have(tokens) => repair::Repair::have(cx, from, &tokens),
             M::Begin(tokens) => repair::Repair::begin(cx, from, &tokens),

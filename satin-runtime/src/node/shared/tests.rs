@@ -578,6 +578,121 @@ fn who_asks_its_owner_for_it_is_sent_to_the_keeper() {
     }
 }
 
+// ---- what will be needed
+
+/// A node says that tasks which are likely to run on that one will need what a third keeps, or it itself.
+fn prefetch(cluster: &mut Cluster, node: u32, to: u32, name: ValueName, at: u32) {
+    let [to, keeper] = [to, at].map(|node| cluster.peer(node).id.0);
+    let value = ValueSize {
+        name,
+        bytes: MIB as u64,
+    };
+    let event = Event::Prefetch {
+        to,
+        value,
+        root: ROOT,
+        at: (at != node).then_some(keeper),
+    };
+    cluster.tell(node, event);
+}
+
+#[test]
+fn what_a_task_will_need_is_there_when_it_comes() {
+    for at in [0, 1] {
+        let mut cluster = quiet(&[("a", 3)]);
+        cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+        let name = match at {
+            0 => cluster.make_value(0, value(5 * MIB / 2)),
+            _ => kept(&mut cluster, 1, 0, 5 * MIB / 2),
+        };
+        prefetch(&mut cluster, 0, 2, name, at);
+        cluster.run_for(secs(1));
+        assert!(cluster.has_value(2, name));
+        let wants = cluster.traffic.of(MessageKind::Want).all();
+        assert_eq!(wants, 3, "its pieces");
+        lend(&mut cluster, 2, 0, name);
+        cluster.run_for(secs(1));
+        assert_eq!(cluster.effort(2).started, 1);
+        assert_eq!(cluster.traffic.of(MessageKind::Want).all(), wants);
+        // Said again it is not told again: it is known to be there.
+        prefetch(&mut cluster, 0, 2, name, at);
+        cluster.run_for(secs(1));
+        assert_eq!(cluster.traffic.of(MessageKind::Prefetch).all(), 1);
+    }
+}
+
+/// A task that comes while what it needs is under way waits for that, and for nothing else.
+#[test]
+fn a_task_waits_for_what_is_under_way_already() {
+    let mut cluster = quiet(&[("a", 1), ("b", 1), ("c", 1)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let slow = Path {
+        rate: Some(MIB as u64),
+        ..Path::new(ms(20))
+    };
+    cluster.set_path("b", "c", slow);
+    let name = kept(&mut cluster, 1, 0, 4 * MIB);
+    prefetch(&mut cluster, 0, 2, name, 1);
+    assert!(cluster.run_until(secs(3), |cluster| cluster.values_in_pieces(2) > 0));
+    lend(&mut cluster, 2, 0, name);
+    cluster.run_for(secs(8));
+    assert_eq!(cluster.effort(2).started, 1);
+    // The owner is not asked for what comes already.
+    assert_eq!(cluster.traffic.of(MessageKind::Part).all(), 4);
+}
+
+#[test]
+fn nobody_is_told_of_what_it_has_or_what_nobody_has() {
+    let mut cluster = quiet(&[("a", 3)]);
+    let name = kept(&mut cluster, 1, 0, 100);
+    for (to, at) in [(1, 1), (0, 1), (1, 0)] {
+        prefetch(&mut cluster, 0, to, name, at);
+    }
+    cluster.crash(1);
+    cluster.declare_dead(1);
+    prefetch(&mut cluster, 0, 2, name, 1);
+    prefetch(&mut cluster, 0, 1, name, 0);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.traffic.of(MessageKind::Prefetch).all(), 0);
+}
+
+/// Its keeper dies, or drops it, or the root job is over: nobody waits for it, so no other node is asked.
+#[test]
+fn what_cannot_be_had_before_it_is_needed_is_forgotten() {
+    for what in ["dies", "dropped", "over"] {
+        let mut cluster = quiet(&[("a", 1), ("b", 1), ("c", 2)]);
+        let slow = Path {
+            rate: Some(MIB as u64),
+            ..Path::new(ms(20))
+        };
+        cluster.set_path("b", "c", slow);
+        let name = kept(&mut cluster, 1, 0, 4 * MIB);
+        if what == "dropped" {
+            cluster.drop_value(1, name);
+        }
+        prefetch(&mut cluster, 0, 2, name, 1);
+        if what != "dropped" {
+            assert!(cluster.run_until(secs(3), |cluster| cluster.values_in_pieces(2) > 0));
+        }
+        match what {
+            "dies" => {
+                cluster.crash(1);
+                cluster.declare_dead(1);
+            }
+            "over" => {
+                let run = job_that_needs(name).root_run();
+                let main = cluster.peer(0);
+                cluster.forge(2, main, Message::RootsDone(vec![run]));
+            }
+            _ => {}
+        }
+        cluster.run_for(secs(10));
+        assert!(!cluster.has_value(2, name), "{what}");
+        assert_eq!(cluster.values_in_pieces(2), 0, "{what}");
+        assert_eq!(cluster.node(2).shared.fetches(), 0, "{what}");
+    }
+}
+
 #[test]
 fn a_keeper_that_takes_the_job_which_needs_it_moves_nothing() {
     let mut cluster = quiet(&[("a", 1), ("b", 1)]);

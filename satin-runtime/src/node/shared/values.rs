@@ -34,6 +34,7 @@ use super::super::{
     expiry::{Expiry, ran_out},
     message::How,
 };
+use super::prefetch::{Prefetch, Prefetches};
 use crate::job::{Fingerprint, RootName, ValueName};
 
 /// Bytes of a piece; values travel in pieces of this size. Too small: more messages. Too large: a piece holds
@@ -149,6 +150,15 @@ pub struct Values {
     look: Duration,
     /// The root jobs under way, as far as anything of them was heard here, by number.
     roots: BTreeMap<u32, RootName>,
+    /// Values that will be needed.
+    prefetches: Prefetches,
+}
+
+impl Fetch {
+    /// Does nothing wait for it yet?
+    fn is_ahead(&self) -> bool {
+        self.waiting.is_empty() && self.askers.is_empty()
+    }
 }
 
 impl Values {
@@ -319,6 +329,35 @@ impl Values {
         None
     }
 
+    /// A value will be needed here, as that node says: it is fetched when the ones before it have come.
+    pub(crate) fn prefetch(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: Prefetch,
+        lattices: &dyn Lattices,
+    ) {
+        self.root_started(wanted.root);
+        self.prefetches.push(wanted, cx.config.flow_data);
+        self.go_on_prefetching(cx, lattices);
+    }
+
+    /// Begins to fetch what will be needed, as far as that is to be now.
+    pub(crate) fn go_on_prefetching(&mut self, cx: &mut Context<'_>, lattices: &dyn Lattices) {
+        let fetches = &self.fetches;
+        self.prefetches.ended(|name| !fetches.contains_key(&name));
+        while let Some(Prefetch {
+            value, root, from, ..
+        }) = self.prefetches.next()
+        {
+            let is_other = from != cx.view.me().peer && cx.view.is_alive(from);
+            if is_other && !lattices.holds(value.name) && !self.fetches.contains_key(&value.name) {
+                self.prefetches.begin(value.name, from);
+                let holders = holders(cx, value.name, from);
+                self.begin(cx, value.name, root, holders);
+            }
+        }
+    }
+
     /// A value is wanted here, and these are asked for it, in their order.
     fn begin(
         &mut self,
@@ -420,8 +459,8 @@ impl Values {
     }
 
     /// Forgets the hints of a root job that is over, and of those that end with it.
-    pub(crate) fn root_done(&mut self, root: RootName) {
-        self.forget_roots(|other| root.ends(other));
+    pub(crate) fn root_done(&mut self, cx: &mut Context<'_>, root: RootName) {
+        self.forget_roots(cx, |other| root.ends(other));
     }
 
     /// Root jobs of which anything was heard.
@@ -431,8 +470,17 @@ impl Values {
     }
 
     /// Forgets the hints of root jobs that are under way nowhere.
-    pub(crate) fn forget_roots(&mut self, is_over: impl Fn(RootName) -> bool) {
+    pub(crate) fn forget_roots(
+        &mut self,
+        cx: &mut Context<'_>,
+        is_over: impl Fn(RootName) -> bool,
+    ) {
         self.roots.retain(|_, root| !is_over(*root));
+        self.prefetches.forget_roots(&is_over);
+        let gone = |_: &ValueName, fetch: &mut Fetch| fetch.is_ahead() && is_over(fetch.root);
+        for (name, _) in self.fetches.extract_if(.., gone) {
+            cx.actions.push_back(Action::DropPieces(name));
+        }
         self.hints.retain(|_, hints| {
             hints.roots.retain(|root| !is_over(*root));
             !hints.roots.is_empty()
@@ -733,7 +781,8 @@ impl Values {
                 Some(holder) if fetch.failed.contains(&holder.peer) => {}
                 Some(holder) if cx.view.is_alive(holder.peer) => break Some(holder),
                 Some(_) => {}
-                None if fetch.strangers => break None,
+                // Nobody would miss it.
+                None if fetch.strangers || fetch.is_ahead() => break None,
                 None => {
                     // Only now, and once: these nodes know of the value by chance at best.
                     fetch.strangers = true;

@@ -14,6 +14,7 @@ use super::{
     Flow, Handle,
     away::{Again, Away, Delivered, MadeElsewhere, Missing, Origin, Risk},
     handles::NOTHING,
+    prefetch::Show,
     task::TaskHead,
     version::Version,
     waiters::{Link, Waiters},
@@ -213,7 +214,7 @@ pub trait Part: Send + 'static {
     /// it to be the only one's.
     fn release(&mut self) {}
     /// The task has run, as `made` says by whom, or is given up. What it has made can be used; the tasks that have waited for it are shown.
-    fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
+    fn end(&mut self, made: Option<Maker>, show: &mut Show<'_>) {
         let _ = (made, show);
     }
     /// The worker that has made what the task changes.
@@ -603,7 +604,7 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
         }
     }
 
-    fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
+    fn end(&mut self, made: Option<Maker>, show: &mut Show<'_>) {
         let value = self.value.take();
         let Some(to) = self.to.take() else { return };
         match (made, value) {
@@ -611,9 +612,7 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
             (Some(maker), Some(value)) => unsafe { to.put(value, maker) },
             (_, value) => quietly(|| drop(value)),
         }
-        let waiting = to.waiters.close();
-        quietly(|| drop(to));
-        waiting.show(show);
+        show.made(to);
     }
 }
 
@@ -790,7 +789,7 @@ pub trait Parts<K: Kinds>: Send + 'static {
     /// The task reads nothing any more.
     fn release(&mut self);
     /// The task is over, run as `made` says by whom; those that have waited for it are shown.
-    fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead));
+    fn end(&mut self, made: Option<Maker>, show: &mut Show<'_>);
     /// The worker that has made what the task changes: best run there.
     fn maker_of_changed(&self) -> Option<u32>;
     /// The node that keeps what the task changes, or else what it reads: best run there.
@@ -815,7 +814,7 @@ impl Parts<()> for () {
     fn sent(&self) {}
     fn take_back(&mut self, (): ()) {}
     fn release(&mut self) {}
-    fn end(&mut self, _: Option<Maker>, _: &mut dyn FnMut(*const TaskHead)) {}
+    fn end(&mut self, _: Option<Maker>, _: &mut Show<'_>) {}
     fn maker_of_changed(&self) -> Option<u32> {
         None
     }
@@ -863,7 +862,7 @@ macro_rules! tuple_of_parts {
                 let ($($name,)+) = self;
                 $($name.release();)+
             }
-            fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
+            fn end(&mut self, made: Option<Maker>, show: &mut Show<'_>) {
                 let ($($name,)+) = self;
                 $($name.end(made, show);)+
             }
@@ -975,6 +974,6 @@ impl<T: Travels + Clone + Send + Sync> WritePart<T> {
     }
 
     pub fn close(mut self) {
-        self.end(Some(None), &mut |_| unreachable!("nobody waits"));
+        self.end(Some(None), &mut Show::nobody());
     }
 }

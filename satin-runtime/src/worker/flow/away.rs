@@ -16,6 +16,7 @@ use dashmap::DashMap;
 
 use super::{
     FlowCore,
+    prefetch::Show,
     task::{TaskHead, TaskRef},
     version::Version,
     waiters::Waiting,
@@ -25,7 +26,7 @@ use crate::{
         Back, Fingerprint, HeldValue, KeptElsewhere, RootName, ValueName, ValueSize,
         codec::{self, CodecError, Effort},
         kinds::{Carried, CarriedRef, Travels},
-        loans::LentName,
+        loans::{Lendable, LentName},
         outcome::OutcomePart,
         record::Slot,
     },
@@ -422,7 +423,12 @@ impl<T> Drop for Away<T> {
 }
 
 /// A version that a task has made elsewhere, and that nobody has seen yet.
-pub struct MadeElsewhere(Arc<dyn Bring>);
+pub struct MadeElsewhere(Arc<dyn Made>);
+
+/// A version that a task makes.
+trait Made: Bring + Lendable {}
+
+impl<T: Travels + Send + Sync> Made for Version<T> {}
 
 impl MadeElsewhere {
     /// Puts into the version what a task has made for it.
@@ -445,11 +451,12 @@ impl MadeElsewhere {
     }
 
     /// Shows the version to the tasks that wait for it.
-    pub(super) fn show(self, pool: &Pool, show: &mut dyn FnMut(*const TaskHead)) {
+    pub(super) fn show(self, pool: &Pool, show: &mut Show<'_>) {
         let waiting = self.0.close();
-        Arc::clone(&self.0).note(pool);
-        quietly(|| drop(self));
-        waiting.show(show);
+        let version: Arc<dyn Bring> = self.0.clone();
+        version.note(pool);
+        let at = self.0.at();
+        show.waiting(self.0, at, waiting);
     }
 }
 
@@ -483,6 +490,9 @@ pub(super) trait Bring: Send + Sync {
     /// The name of the data.
     fn name(&self) -> Option<ValueName>;
 
+    /// The node that keeps the data, if another does.
+    fn at(&self) -> Option<u128>;
+
     /// The bytes of the data.
     fn bytes(&self) -> u64;
 
@@ -512,6 +522,10 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
 
     fn name(&self) -> Option<ValueName> {
         self.away().map(|away| away.value.name)
+    }
+
+    fn at(&self) -> Option<u128> {
+        self.away().map(|away| away.at)
     }
 
     fn bytes(&self) -> u64 {

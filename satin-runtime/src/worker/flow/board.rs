@@ -22,6 +22,7 @@ use super::{
     AsideTask, FlowCore, Waiter,
     abroad::Abroad,
     away::Asked,
+    prefetch::Written,
     task::{TaskHead, TaskRef},
 };
 use crate::{
@@ -58,6 +59,8 @@ pub(in crate::worker) struct Boards {
     aside: Mutex<Aside>,
     /// Data that have been asked for.
     pub(super) asked: Asked,
+    /// Data that are being written for other nodes.
+    pub(super) written: Written,
     /// How many tasks of each function have run again, as what they had made elsewhere was lost.
     again: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -173,6 +176,7 @@ impl Boards {
             settled: SegQueue::new(),
             aside: Mutex::default(),
             asked: Asked::default(),
+            written: Written::default(),
             again: Mutex::default(),
         }
     }

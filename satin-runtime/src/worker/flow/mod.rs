@@ -13,6 +13,7 @@
 //! | `arguments` | handles and their modes; what a task holds of each argument |
 //! | `sums` | handles to which tasks add |
 //! | `away` | data that another node keeps, and what makes them again |
+//! | `prefetch` | showing what is made to who waits for it, and telling nodes what they may fetch already |
 //! | `task` | making, running and ending a task |
 //! | `abroad` | tasks that are best run by the nodes that keep what they need |
 //! | `board` | tasks that can run, and those that are elsewhere |
@@ -30,6 +31,8 @@ mod away;
 mod board;
 #[cfg(not(loom))]
 mod closure;
+#[cfg(not(loom))]
+mod prefetch;
 #[cfg(not(loom))]
 mod sums;
 #[cfg(not(loom))]

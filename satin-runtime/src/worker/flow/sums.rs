@@ -21,7 +21,7 @@ use super::{
     arguments::{Alters, Changes, First, Maker, Part, ReadPart, WritePart},
     away::{Again, MadeElsewhere, Origin},
     handles::ErasedVersion,
-    task::TaskHead,
+    prefetch::Show,
     version::Version,
 };
 use crate::job::{
@@ -155,7 +155,7 @@ impl<T: Summed> Part for AddPart<T> {
             .begin_with(self.nothing.take().unwrap_or_else(T::nothing));
     }
 
-    fn end(&mut self, made: Option<Maker>, show: &mut dyn FnMut(*const TaskHead)) {
+    fn end(&mut self, made: Option<Maker>, show: &mut Show<'_>) {
         self.own.end(made, show);
     }
 

@@ -18,6 +18,7 @@ use super::{
     FlowCore,
     arguments::{Maker, Parts},
     away::{Again, Delivered, MadeElsewhere, Missing, Origin, OriginTask, Risk, Waiter},
+    prefetch::Show,
     version::Version,
     waiters::{Link, Pending, Waiters},
 };
@@ -163,6 +164,15 @@ pub(super) unsafe fn input_is_there(task: *const TaskHead) -> Option<TaskRef> {
     unsafe { (*task).pending.remove() }.then_some(TaskRef(task))
 }
 
+/// The node that keeps what a task changes, or else reads, as far as that has been made.
+///
+/// # Safety
+/// A version that the task waits for has not been shown to it.
+pub(super) unsafe fn keeper_of_waiting(task: *const TaskHead) -> Option<u128> {
+    // SAFETY: a task lives, and nobody changes what it holds, as long as an input is missing.
+    unsafe { ((*task).form.keeper)(task) }
+}
+
 /// A task as a job: in its slot stands the task itself, which has its arguments.
 const fn vtable<F: Function, P: Parts<F::Kinds>>() -> VTable {
     VTable {
@@ -303,12 +313,7 @@ unsafe fn end<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     };
     // SAFETY: the flow lives as long as one of its tasks.
     let core = unsafe { &*task.head.core };
-    let mut show = |waiting| {
-        // SAFETY: each stack shows a task once.
-        if let Some(ready) = unsafe { input_is_there(waiting) } {
-            show(ready);
-        }
-    };
+    let mut show = Show::of(pool, core, show);
     let out = match outcome {
         Ok(Made::Elsewhere { at, out, took }) => {
             return end_elsewhere(task, at, out, took, pool, &mut show);
@@ -343,9 +348,7 @@ unsafe fn end<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
         quietly(|| parts.end(None, &mut show));
     }
     if let Some(out) = task.out.take() {
-        let waiting = out.waiters.close();
-        quietly(|| drop(out));
-        waiting.show(show);
+        show.made(out);
     }
     quietly(|| drop(task));
 }
@@ -357,7 +360,7 @@ fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     out: Delivered<F::Out>,
     took: Duration,
     pool: &Pool,
-    show: &mut dyn FnMut(*const TaskHead),
+    show: &mut Show<'_>,
 ) {
     // SAFETY: the flow lives as long as one of its tasks.
     let core = unsafe { &*task.head.core };

@@ -79,6 +79,17 @@ impl<T> Waiters<T> {
 pub(super) struct Waiting<T>(*mut Link<T>);
 
 impl<T> Waiting<T> {
+    /// Looks at each of them, before they are shown.
+    pub(super) fn look(&self, mut look: impl FnMut(*const T)) {
+        let mut at = self.0;
+        while !at.is_null() && at != closed() {
+            // SAFETY: as in `show`, and none of the tasks has been taken out.
+            let link = unsafe { &*at };
+            look(link.task.get());
+            at = link.next.get();
+        }
+    }
+
     /// Shows each of them. It may be gone when `show` has returned.
     pub(super) fn show(self, mut show: impl FnMut(*const T)) {
         let mut at = self.0;

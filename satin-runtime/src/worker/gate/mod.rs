@@ -29,7 +29,7 @@ use crate::{
     job::{
         Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobLoad,
         JobName, JobSample, JobTrip, KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName,
-        RootRun, RootTag, Saved, Taken, ValueName, Wants,
+        RootRun, RootTag, Saved, Taken, ValueName, ValueSize, Wants,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -134,6 +134,10 @@ pub trait Outside: Send + Sync {
     fn bring(&self, kept: KeptElsewhere) -> bool {
         let _ = kept;
         false
+    }
+    /// A task that is likely to run on that node will need this value, which `at` keeps, or this node: it may be fetched already.
+    fn prefetch(&self, to: u128, value: ValueSize, root: RootName, at: Option<u128>) {
+        let _ = (to, value, root, at);
     }
     /// No task needs these values any more, which that node keeps, unless one is to run again.
     fn unneeded(&self, at: u128, names: Vec<ValueName>) {

@@ -102,6 +102,11 @@ impl FlowData {
         })
     }
 
+    /// The node that keeps the first that the task reads of what is kept by one.
+    pub(super) fn keeper(&self, index: u32) -> Option<u128> {
+        self.read_by(index).find_map(|(_, _, part)| part.at)
+    }
+
     fn readers_of(&self, maker: u32, part: u32) -> impl Iterator<Item = u32> + '_ {
         let readers = self.readers[maker as usize].iter();
         let readers = readers.filter(move |(_, read)| *read == ALL || *read == part);
@@ -437,6 +442,40 @@ impl ImaginaryWorkers {
         }
         for maker in makers.into_iter().chain([index]) {
             self.let_go_unread(parent, maker);
+        }
+        self.tell_to_prefetch(parent, index);
+    }
+
+    /// As `worker/flow/prefetch.rs`: tasks that wait for what a task has made are likely to run on the nodes that keep what else they read,
+    /// and these may fetch it already.
+    fn tell_to_prefetch(&mut self, parent: u32, maker: u32) {
+        let frame = self.frame(parent);
+        let root = frame.tag.name;
+        let Some(data) = frame.data() else { return };
+        let mut told = Vec::new();
+        for (number, part) in (0..).zip(&data.parts[maker as usize]) {
+            if !part.is_named() || part.is_missing() {
+                continue;
+            }
+            let waits = |reader: &u32| frame.children[*reader as usize].is == ChildState::Waiting;
+            let readers = data.readers_of(maker, number).filter(waits);
+            let keepers = readers.filter_map(|reader| data.keeper(reader));
+            let others = keepers.filter(|keeper| Some(*keeper) != part.at);
+            let at = part.at.filter(|_| !part.home);
+            let mut others: Vec<u128> = others.collect();
+            others.sort_unstable();
+            others.dedup();
+            told.extend(others.into_iter().map(|to| (to, part.value, at)));
+        }
+        let me = self.me;
+        for (to, value, at) in told.into_iter().filter(|(to, ..)| *to != me) {
+            let wanted = Event::Prefetch {
+                to,
+                value,
+                root,
+                at,
+            };
+            self.events.push_back(wanted);
         }
     }
 
