@@ -1253,6 +1253,7 @@ impl Pools {
             sum.panicked += report.panicked;
             sum.brought += report.brought;
             sum.forgotten += report.forgotten;
+            sum.prefetched += report.prefetched;
         }
     }
 
@@ -1305,6 +1306,10 @@ fn what_is_kept_elsewhere_comes_when_it_is_needed_or_is_made_again() {
     assert!(
         report.brought > report.forgotten && report.forgotten > 0,
         "data were kept elsewhere, and some were lost: {report:?}"
+    );
+    assert!(
+        report.prefetched > 0,
+        "nothing was to be fetched for tasks that waited: {report:?}"
     );
 }
 

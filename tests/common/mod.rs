@@ -22,7 +22,8 @@ use satin::{
     Satin,
     job::{
         Answer, Back, DepartureId, Fingerprint, HeldValue, History, HostedId, JobId, JobName,
-        KeptElsewhere, OrphanNews, Parcel, Recall, Saved, Taken, ValueName, by_number,
+        KeptElsewhere, OrphanNews, Parcel, Recall, RootName, Saved, Taken, ValueName, ValueSize,
+        by_number,
     },
     worker::{Outside, RootKey},
 };
@@ -158,6 +159,8 @@ pub struct Report {
     pub brought: usize,
     /// The same of those that were gone.
     pub forgotten: usize,
+    /// Data that the other pool may fetch before a task comes that needs them.
+    pub prefetched: usize,
 }
 
 /// What those outside the thief's thread can see while it is at work.
@@ -275,6 +278,8 @@ enum Told {
     Bring(KeptElsewhere),
     /// It can do without these.
     Unneeded(Vec<ValueName>),
+    /// The other pool will need this, which the first one has.
+    Prefetch(ValueSize),
 }
 
 /// The other pool hosts a job under the number of its departure.
@@ -312,6 +317,11 @@ impl Outside for Ear {
 
     fn unneeded(&self, _: u128, names: Vec<ValueName>) {
         let _ = self.0.send(Told::Unneeded(names));
+    }
+
+    fn prefetch(&self, _: u128, value: ValueSize, _: RootName, at: Option<u128>) {
+        assert!(at.is_none(), "the other pool keeps it itself");
+        let _ = self.0.send(Told::Prefetch(value));
     }
 }
 
@@ -425,6 +435,13 @@ impl<'t> Thief<'t> {
                     }
                 }
                 Told::Bring(kept) => self.bring(kept),
+                Told::Prefetch(value) => {
+                    self.report.prefetched += 1;
+                    // Who reads it may have run meanwhile; or else it is here.
+                    let held = satin::data::store().hold(&[value.name]);
+                    let held = held.and_then(|mut values| values.pop());
+                    assert!(held.is_none_or(|held| held.bytes().len() as u64 == value.bytes));
+                }
                 Told::Unneeded(names) => {
                     for name in names {
                         let values = self.parts.get_mut(&name);

@@ -80,6 +80,8 @@ enum Happening {
     /// A worker of a node has computed, unless the burst of that number was put off.
     BurstOver(u32, u32, u32),
     Publish(u32),
+    /// Tasks have waited for the nodes that keep what they need.
+    PatienceEnds(u32),
     Open {
         from: u32,
         to: u32,
@@ -133,6 +135,7 @@ impl Happening {
             Happening::Timeout(node)
             | Happening::BurstOver(node, ..)
             | Happening::Publish(node)
+            | Happening::PatienceEnds(node)
             | Happening::Unreachable { node, .. }
             | Happening::Gone { node, .. }
             | Happening::Ordered { node, .. }
@@ -789,6 +792,10 @@ impl Cluster {
             }
             Happening::Publish(node) => {
                 self.slot_mut(node).workers.published();
+                self.run_node(node);
+            }
+            Happening::PatienceEnds(node) => {
+                self.slot_mut(node).workers.patience_ends();
                 self.run_node(node);
             }
             Happening::Open {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::super::{Action, Event, Lattices, Message};
+use super::super::{Action, Event, Lattices, Message, Notice};
 use super::workers::Finished;
 use super::{
     BEST, BestLeaf, Cluster, Happening, HeldBytes, Noted, Promises, Running, Smallest, ValueParts,
@@ -32,6 +32,10 @@ impl Cluster {
             slot.workers.bursts.clear();
             if let Some(delay) = slot.workers.publish.take() {
                 self.schedule(now + delay, Happening::Publish(index));
+            }
+            let slot = &mut self.slots[index as usize];
+            if let Some(patience) = slot.workers.patience.take() {
+                self.schedule(now + patience, Happening::PatienceEnds(index));
             }
             let slot = &mut self.slots[index as usize];
             if let Some(begun) = &mut slot.workers.begun
@@ -353,6 +357,7 @@ impl Cluster {
             }
             Action::KeeperLeaves(keeper) => {
                 slot.keepers_leaving.push(keeper);
+                slot.workers.keeper_gone(keeper);
                 slot.workers.keeper_leaves(keeper);
             }
             Action::ForgetRoot(tag) => {
@@ -386,7 +391,12 @@ impl Cluster {
                 }
                 self.end(node, code);
             }
-            Action::Tell(notice) => slot.notices.push(notice),
+            Action::Tell(notice) => {
+                if let Notice::Left(who) | Notice::Dead(who) = &notice {
+                    slot.workers.keeper_gone(who.peer.id.0);
+                }
+                slot.notices.push(notice);
+            }
         }
     }
 

@@ -302,6 +302,10 @@ pub(super) struct ImaginaryWorkers {
     fresh: bool,
     idle: u32,
     publishing: bool,
+    /// A time of waiting for the nodes that keep what tasks need is running.
+    is_patient: bool,
+    /// Such a time begins, and is so long.
+    pub(super) patience: Option<Duration>,
     /// The values that all jobs mention.
     pub(super) needs: Vec<ValueSize>,
     /// Where the node is, for tasks that do not take the same time everywhere.
@@ -372,6 +376,8 @@ impl ImaginaryWorkers {
             fresh: false,
             idle: 0,
             publishing: false,
+            is_patient: false,
+            patience: None,
             needs: Vec::new(),
             place: 0,
             samples: Vec::new(),
@@ -576,7 +582,7 @@ impl ImaginaryWorkers {
     pub(super) fn run(&mut self, programs: &[Program]) {
         while (0..self.threads()).any(|lane| self.advance(programs, lane)) {}
         self.tell_unneeded();
-        let is_surplus = self.surplus_armed && self.boards.len() > self.lanes.len();
+        let is_surplus = self.surplus_armed && self.boards.own() > self.lanes.len();
         let is_public = self.armed && self.takeable() > 0;
         if self.fresh && (is_public || is_surplus) {
             self.armed &= !is_public;
@@ -769,7 +775,8 @@ impl ImaginaryWorkers {
         if !room {
             return false;
         }
-        if let Some(job) = self.boards.next(lane) {
+        let task = self.boards.next(lane).or_else(|| self.late_task());
+        if let Some(job) = task {
             self.begin_task(programs, lane, job);
         } else if let Some(root) = self.roots.pop_front() {
             if let Some(marked) = self.may_start(programs, lane, AwayWork::Root(root)) {

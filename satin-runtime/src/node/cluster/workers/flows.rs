@@ -1,10 +1,15 @@
 //! Imaginary flows: the children of such an invocation are tasks, of which each waits for the results that it reads.
 //!
 //! As in `worker/flow`: tasks that can run stand on boards. A worker takes the first task of its own board, or of another's if it has nothing;
-//! the gate takes the last one of the fullest board, but none that others may have, if its flow has run before: a worker looks it up. A task that comes
-//! back undone is a job like any other that does. What ends a task, be it a worker or an answer, makes those ready that waited for it.
+//! the gate takes the last one of the fullest board, but none that others may have, if its flow has run before: a worker looks it up. A task of whose
+//! data another node keeps some waits for that node, and for anybody once it has waited long enough. A task that comes back undone is a job like any
+//! other that does. What ends a task, be it a worker or an answer, makes those ready that waited for it.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     AwayWork, ChildState, HeldWork, ImaginaryWorkers, Invocation, InvocationStep, Kid, Spawned,
@@ -13,7 +18,7 @@ use super::{
 use crate::{
     job::{Back, History, JobId, Kin, Wants, orphans::may_claim},
     node::{
-        Rule, Terms,
+        Event, NodeId, Rule, Terms,
         cluster::{
             Noted,
             graphs::Graph,
@@ -92,12 +97,37 @@ type Board = BTreeMap<TaskOrder, Spawned>;
 /// Number of tasks at the end of a board among which the gate chooses.
 const LOOKED_AT: usize = 32;
 
+/// A task waits for that node for so long at most. The product's workers know how long its data would be under way, and wait for as
+/// long, between 2 and 100 ms.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// Tasks that are best run by the node that keeps what they need.
+#[derive(Default)]
+struct KeptFor {
+    tasks: Board,
+    /// Those of them that have waited long enough.
+    late: BTreeSet<TaskOrder>,
+    /// The node knows that there are some.
+    is_told: bool,
+}
+
+impl KeptFor {
+    fn take(&mut self, order: TaskOrder) -> Option<Spawned> {
+        self.late.remove(&order);
+        self.tasks.remove(&order)
+    }
+}
+
 /// The boards of a node.
 pub(super) struct Boards {
     /// A board for each worker, and the last one for tasks that no worker has made ready.
     boards: Vec<Board>,
     /// Tasks that the gate has looked at, and that a worker is to look up.
     home: Board,
+    /// By the numbers of the nodes.
+    abroad: BTreeMap<u128, KeptFor>,
+    /// Nodes that are gone, or about to go.
+    gone: BTreeSet<u128>,
 }
 
 impl Boards {
@@ -105,7 +135,78 @@ impl Boards {
         Boards {
             boards: (0..=threads).map(|_| Board::new()).collect(),
             home: Board::new(),
+            abroad: BTreeMap::new(),
+            gone: BTreeSet::new(),
         }
+    }
+
+    /// Leaves the task to that node. `None` if the node is gone; else whether it knows that there are tasks for it.
+    fn leave_to(&mut self, keeper: u128, depth: u32, job: Spawned) -> Option<bool> {
+        if self.gone.contains(&keeper) {
+            return None;
+        }
+        let kept = self.abroad.entry(keeper).or_default();
+        kept.tasks.insert(TaskOrder::of(depth, &job), job);
+        Some(std::mem::replace(&mut kept.is_told, true))
+    }
+
+    /// That node has got fewer tasks than it had asked for. Are there more for it?
+    fn wants_more(&mut self, keeper: u128) -> bool {
+        let Some(kept) = self.abroad.get_mut(&keeper) else {
+            return false;
+        };
+        kept.is_told = !kept.tasks.is_empty();
+        kept.is_told
+    }
+
+    fn len_for(&self, keeper: u128) -> usize {
+        (self.abroad.get(&keeper)).map_or(0, |kept| kept.tasks.len())
+    }
+
+    /// The first task for that node.
+    fn take_kept(&mut self, keeper: u128) -> Option<Spawned> {
+        let kept = self.abroad.get_mut(&keeper)?;
+        let order = *kept.tasks.first_key_value()?.0;
+        kept.take(order)
+    }
+
+    /// A task for another node than the one that keeps what it needs: the last one of those that keep most.
+    fn take_of_others(&mut self) -> Option<Spawned> {
+        let abroad = self.abroad.values_mut();
+        let fullest = abroad.max_by_key(|kept| kept.tasks.len())?;
+        let order = *fullest.tasks.last_key_value()?.0;
+        fullest.take(order)
+    }
+
+    /// A task that has waited long enough for its node, the last one.
+    fn take_late(&mut self) -> Option<Spawned> {
+        let mut kept = self.abroad.values_mut();
+        kept.find_map(|kept| {
+            let order = *kept.late.last()?;
+            kept.take(order)
+        })
+    }
+
+    /// A time of waiting is over. True if there are tasks that still wait.
+    fn wait_no_longer(&mut self) -> bool {
+        let mut still = false;
+        for kept in self.abroad.values_mut() {
+            still |= kept.late.len() < kept.tasks.len();
+            kept.late = kept.tasks.keys().copied().collect();
+        }
+        still
+    }
+
+    fn keeper_gone(&mut self, keeper: u128) {
+        self.gone.insert(keeper);
+        if let (Some(kept), Some(none)) = (self.abroad.remove(&keeper), self.boards.last_mut()) {
+            none.extend(kept.tasks);
+        }
+    }
+
+    /// Number of tasks on the boards of the workers.
+    pub(super) fn own(&self) -> usize {
+        self.boards.iter().map(Board::len).sum()
     }
 
     pub(super) fn push(&mut self, lane: Option<u32>, depth: u32, job: Spawned) {
@@ -123,6 +224,9 @@ impl Boards {
         };
         for board in self.boards.iter_mut().chain([&mut self.home]) {
             board.remove(&order);
+        }
+        for kept in self.abroad.values_mut() {
+            kept.take(order);
         }
     }
 
@@ -143,9 +247,16 @@ impl Boards {
     /// The next task of that flow.
     fn next_of(&mut self, frame: u32) -> Option<Spawned> {
         let mut boards = self.boards.iter_mut().chain([&mut self.home]);
-        boards.find_map(|board| {
+        let here = boards.find_map(|board| {
             let order = *board.iter().find(|(_, job)| job.frame == frame)?.0;
             board.remove(&order)
+        });
+        here.or_else(|| {
+            let mut abroad = self.abroad.values_mut();
+            abroad.find_map(|kept| {
+                let order = *kept.tasks.iter().find(|(_, job)| job.frame == frame)?.0;
+                kept.take(order)
+            })
         })
     }
 
@@ -167,13 +278,15 @@ impl Boards {
 
     /// Number of tasks that may leave.
     pub(super) fn len(&self) -> usize {
-        self.boards.iter().map(Board::len).sum()
+        let abroad = self.abroad.values().map(|kept| kept.tasks.len());
+        self.own() + abroad.sum::<usize>()
     }
 
     /// All tasks that can run.
     pub(super) fn all(&self) -> impl Iterator<Item = &Spawned> {
         let boards = self.boards.iter().flat_map(BTreeMap::values);
-        boards.chain(self.home.values())
+        let abroad = self.abroad.values().flat_map(|kept| kept.tasks.values());
+        boards.chain(self.home.values()).chain(abroad)
     }
 
     /// Takes those of that flow away, as it has stopped.
@@ -182,6 +295,10 @@ impl Boards {
         let gone = gone.map(|job| job.index).collect();
         for board in self.boards.iter_mut().chain([&mut self.home]) {
             board.retain(|_, job| job.frame != frame);
+        }
+        for kept in self.abroad.values_mut() {
+            kept.tasks.retain(|_, job| job.frame != frame);
+            kept.late.retain(|order| order.frame != frame);
         }
         gone
     }
@@ -309,7 +426,40 @@ impl ImaginaryWorkers {
             back,
             repairs: false,
         };
-        self.boards.push(lane, depth, job);
+        self.fresh = true;
+        if self.leave_to_keeper(depth, job).is_none() {
+            self.boards.push(lane, depth, job);
+        }
+    }
+
+    /// Leaves the task to the node that keeps what it needs, if one does.
+    fn leave_to_keeper(&mut self, depth: u32, job: Spawned) -> Option<()> {
+        let frame = self.frames[job.frame as usize].as_ref();
+        let keeper = frame?.flow.as_ref()?.data.keeper(job.index);
+        let keeper = keeper.filter(|keeper| *keeper != self.me)?;
+        if job.back.at_once || self.may_leave(&job).is_none() {
+            return None;
+        }
+        let is_told = self.boards.leave_to(keeper, depth, job)?;
+        if !is_told {
+            self.events.push_back(Event::KeptFor(NodeId(keeper)));
+        }
+        if !self.is_patient {
+            self.is_patient = true;
+            self.patience = Some(PATIENCE);
+        }
+        Some(())
+    }
+
+    /// Tasks have waited for the nodes that keep what they need.
+    pub(in crate::node::cluster) fn patience_ends(&mut self) {
+        self.is_patient = self.boards.wait_no_longer();
+        self.patience = self.is_patient.then_some(PATIENCE);
+    }
+
+    /// That node is gone, or about to go: others run what was left to it.
+    pub(in crate::node::cluster) fn keeper_gone(&mut self, keeper: u128) {
+        self.boards.keeper_gone(keeper);
         self.fresh = true;
     }
 
@@ -371,10 +521,15 @@ impl ImaginaryWorkers {
             return None;
         }
         match room {
-            true => self.boards.next(lane),
+            true => self.boards.next(lane).or_else(|| self.late_task()),
             false if self.without.contains(&Rule::OwnTasks) => None,
             false => self.boards.next_of(top),
         }
+    }
+
+    /// A task that has waited long enough for the node that keeps what it needs. None while as many as there are workers wait for data.
+    pub(super) fn late_task(&mut self) -> Option<Spawned> {
+        (self.fetching.len() < self.lanes.len()).then(|| self.boards.take_late())?
     }
 
     /// A worker has taken a task from a board: it begins, or is looked up first.
@@ -394,17 +549,20 @@ impl ImaginaryWorkers {
         rules.all(|rule| !self.without.contains(rule)) && flow.is_some_and(|flow| flow.marked)
     }
 
-    /// The gate: of the last tasks of the boards those whose data are with the thief, `most` of them at most, and no more than half of
-    /// all jobs; or, for one that asks ahead, than what the workers here and others do not begin before.
+    /// The gate: the tasks that need what the thief keeps; then of the last tasks of the boards those whose data are with it; `most` of them at most, and no
+    /// more than half of all jobs; or, for one that asks ahead, than what the workers here and others do not begin before.
     pub(super) fn take_tasks(
         &mut self,
         programs: &[Program],
         most: u32,
         terms: &Terms,
     ) -> Vec<Spawned> {
-        let limit = match terms.wants() {
-            Wants::Any => self.takeable().div_ceil(2),
-            Wants::Surplus | Wants::Kept => (self.boards.len()).saturating_sub(self.lanes.len()),
+        let (thief, wants) = (terms.thief(), terms.wants());
+        let kept = self.boards.len_for(thief);
+        let limit = match wants {
+            Wants::Any => self.takeable().div_ceil(2).max(kept),
+            Wants::Surplus => kept + self.boards.own().saturating_sub(self.lanes.len()),
+            Wants::Kept => kept,
         };
         let limit = limit.min(most as usize);
         let mut boards = std::mem::replace(&mut self.boards, Boards::new(0));
@@ -413,14 +571,25 @@ impl ImaginaryWorkers {
             shape.own_bytes() + terms.lacking(&named)
         };
         let mut taken = Vec::new();
+        let mut next = || {
+            let kept = boards.take_kept(thief);
+            match wants {
+                Wants::Any => {
+                    (kept.or_else(|| boards.take_for(to_move))).or_else(|| boards.take_of_others())
+                }
+                Wants::Surplus => kept.or_else(|| boards.take_for(to_move)),
+                Wants::Kept => kept,
+            }
+        };
+        let mut stay = Vec::new();
         while taken.len() < limit
-            && let Some(mut job) = boards.take_for(to_move)
+            && let Some(mut job) = next()
         {
             let flow = self.frames[job.frame as usize].as_ref();
             let depth = flow.map_or(0, |flow| flow.depth);
             match self.may_leave(&job) {
                 None => {
-                    boards.home.insert(TaskOrder::of(depth, &job), job);
+                    stay.push((TaskOrder::of(depth, &job), job));
                 }
                 Some(history) => {
                     job.back.history = history;
@@ -428,7 +597,12 @@ impl ImaginaryWorkers {
                 }
             }
         }
+        boards.home.extend(stay);
+        let wants_more = taken.len() < most as usize && boards.wants_more(thief);
         self.boards = boards;
+        if wants_more {
+            self.events.push_back(Event::KeptFor(NodeId(thief)));
+        }
         taken
     }
 
