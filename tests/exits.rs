@@ -5,7 +5,7 @@
 mod common;
 
 use std::{
-    io::Read,
+    io::{BufRead, BufReader, Read},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -118,7 +118,9 @@ fn program() {
 
 struct Node {
     child: Child,
-    stderr: std::process::ChildStderr,
+    stderr: BufReader<std::process::ChildStderr>,
+    /// What has been read of that.
+    heard: String,
 }
 
 impl Node {
@@ -149,9 +151,16 @@ impl Node {
     }
 
     fn said(&mut self) -> String {
-        let mut text = String::new();
-        self.stderr.read_to_string(&mut text).expect("text");
-        text
+        self.stderr.read_to_string(&mut self.heard).expect("text");
+        self.heard.clone()
+    }
+
+    /// Waits until it knows itself that it is in the pool: others know it before. Who is asked to leave until then is alone.
+    fn wait_until_in(&mut self) {
+        while !self.heard.contains("this node is in the pool") {
+            let read = self.stderr.read_line(&mut self.heard).expect("text");
+            assert!(read > 0, "it has not joined: {}", self.heard);
+        }
     }
 }
 
@@ -218,7 +227,11 @@ impl Pool {
             .spawn()
             .expect("it starts");
         let stderr = child.stderr.take().expect("piped");
-        Node { child, stderr }
+        Node {
+            child,
+            stderr: BufReader::new(stderr),
+            heard: String::new(),
+        }
     }
 
     fn events(&self) -> String {
@@ -281,6 +294,7 @@ fn a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on() {
         let pool = Pool::new("stay");
         let (mut master, mut member) = pool.two();
         pool.wait_for("root_finished", &mut master);
+        member.wait_until_in();
         member.signal(signal);
         assert_eq!(member.code(), Ok(0), "{}", member.said());
         pool.wait_for(&about("left", "two"), &mut master);

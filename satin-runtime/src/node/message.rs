@@ -289,6 +289,8 @@ pub enum Message {
     Soon(ValueName),
     /// "My next tasks for you will read that." Advice: nothing waits for it.
     Prefetch(Prefetch),
+    /// "I have not fetched that, and shall not until a job needs it."
+    NotPrefetched(ValueName),
     /// "What you keep of these for me can go."
     Unneeded(Vec<ValueName>),
     /// "I have it no more." The sender says later if it has the value again: [`Message::Available`].

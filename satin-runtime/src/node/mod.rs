@@ -1083,11 +1083,11 @@ impl Parts<'_> {
             let names = kept.values.iter().map(|value| value.name).collect();
             cx.unneeded(cx.view.me().peer.id, NodeId(kept.at), names);
         }
-        self.shared.go_on_prefetching(cx, self.lattices);
         // First the answers and recalls of this turn: peers wait for them.
         self.steal.say(cx);
         // In the last turn nothing new is begun.
         if !cx.books.leaving {
+            self.shared.go_on_prefetching(cx, self.lattices);
             self.repair.flush(cx);
             let only_for_others = self.repair.offers_held(cx);
             self.steal.flush(cx, only_for_others);
@@ -1758,12 +1758,8 @@ impl Parts<'_> {
             }
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
-            M::Prefetch(wanted) => {
-                // No task will come to a node that leaves.
-                if !cx.books.leaving {
-                    self.shared.prefetch(cx, wanted, self.lattices);
-                }
-            }
+            M::Prefetch(wanted) => self.shared.prefetch(cx, from, wanted, self.lattices),
+            M::NotPrefetched(name) => cx.books.holders.lacks(from, name),
             M::Unneeded(names) => cx.unneeded(from.id, cx.view.me().peer.id, names),
             M::Have(tokens) => repair::Repair::have(cx, from, &tokens),
             M::Begin(tokens) => repair::Repair::begin(cx, from, &tokens),

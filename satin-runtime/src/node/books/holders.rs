@@ -1,7 +1,7 @@
 //! Which shared values the other nodes hold, as far as this node has seen.
 //!
-//! A peer holds a value if it was sent the value from here or gave it, if it sent a job or an answer that mentions it, or was sent a
-//! job that does: by the time when the next job comes there, the value is there too, or under way. A wrong entry
+//! A peer holds a value if it was sent the value from here or gave it, if it sent a job or an answer that mentions it, if it was sent a
+//! job that does, or told that one will: by the time when the next job comes there, the value is there too, or under way. A wrong entry
 //! costs no more than a wrong estimate.
 
 use std::{

@@ -1,8 +1,8 @@
 //! Values that are fetched before a job here needs them: the node of a flow says what its next tasks will read
 //! ([`Message::Prefetch`](super::super::Message::Prefetch)).
 //!
-//! That is advice. Nothing waits for such a value until a job comes that needs it; what cannot be had is forgotten, and so is what would take more room
-//! than there is.
+//! That is advice. Nothing waits for such a value until a job comes that needs it. What cannot be had is forgotten, and so is what would take more room
+//! than there is; the node that said it is told so ([`Message::NotPrefetched`](super::super::Message::NotPrefetched)), as it counts on the value.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,8 +15,9 @@ use crate::job::{RootName, ValueName, ValueSize};
 /// waits for comes late.
 const FROM_EACH: usize = 2;
 
-/// The part of the room for borrowed data that values which will be needed may take while they wait to be fetched. Too small: what comes late is
-/// fetched when it is needed. Too large: they drive out of the store what is needed before.
+/// The part of the room for borrowed data that values which will be needed may take while they wait to be fetched, and the same while they are being
+/// fetched. (What has come is borrowed like anything else.) Too small: what comes late is fetched when it is needed. Too large: they drive out of the
+/// store what is needed before.
 const SHARE: u64 = 2;
 
 /// So many values wait to be fetched, at most. Too few: small ones are fetched when they are needed. Too many: memory.
@@ -33,62 +34,99 @@ pub struct Prefetch {
     pub from: Peer,
 }
 
+/// A value that will be needed here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) wanted: Prefetch,
+    /// The node that has said so.
+    pub(super) by: Peer,
+}
+
 /// The values that will be needed here.
 #[derive(Default)]
 pub(super) struct Prefetches {
     /// Those that are not fetched yet, in the order in which they were told.
-    waiting: VecDeque<Prefetch>,
+    waiting: VecDeque<Told>,
     /// Bytes of those.
-    bytes: u64,
-    /// Those that are being fetched, and from where.
-    under_way: BTreeMap<ValueName, Peer>,
+    waiting_bytes: u64,
+    /// Those that are being fetched.
+    under_way: BTreeMap<ValueName, Told>,
+    /// Bytes of those.
+    bytes_under_way: u64,
+    /// How many of those come from each node.
+    from: BTreeMap<Peer, usize>,
 }
 
 impl Prefetches {
-    /// A value will be needed. If there is no room for all, those that were told first are forgotten: they are needed by now, or not at all.
-    pub(super) fn push(&mut self, wanted: Prefetch, room: u64) {
+    /// A value will be needed. If there is no room for all, those that were told first are forgotten: they are needed by now, or not at all. Gives what is
+    /// forgotten.
+    pub(super) fn push(&mut self, told: Told, room: u64) -> Vec<Told> {
         let most = room / SHARE;
-        if wanted.value.bytes > most {
-            return;
+        if told.wanted.value.bytes > most {
+            return vec![told];
         }
-        self.bytes += wanted.value.bytes;
-        self.waiting.push_back(wanted);
-        while (self.bytes > most || self.waiting.len() > MOST_WAITING)
+        self.waiting_bytes += told.wanted.value.bytes;
+        self.waiting.push_back(told);
+        let mut forgotten = Vec::new();
+        while (self.waiting_bytes > most || self.waiting.len() > MOST_WAITING)
             && let Some(first) = self.waiting.pop_front()
         {
-            self.bytes -= first.value.bytes;
+            self.waiting_bytes -= first.wanted.value.bytes;
+            forgotten.push(first);
         }
+        forgotten
     }
 
     /// The next one to be fetched, if one is to be now.
-    pub(super) fn next(&mut self) -> Option<Prefetch> {
-        let is_free = |from: Peer| {
-            let from = self.under_way.values().filter(|other| **other == from);
-            from.count() < FROM_EACH
+    pub(super) fn next(&mut self, room: u64) -> Option<Told> {
+        let most = room / SHARE;
+        let is_free = |told: &Told| {
+            let bytes = self.bytes_under_way + told.wanted.value.bytes;
+            bytes <= most
+                && self
+                    .from
+                    .get(&told.wanted.from)
+                    .is_none_or(|count| *count < FROM_EACH)
         };
-        let next = self
-            .waiting
-            .iter()
-            .position(|wanted| is_free(wanted.from))?;
+        let next = self.waiting.iter().position(is_free)?;
         let next = self.waiting.remove(next)?;
-        self.bytes -= next.value.bytes;
+        self.waiting_bytes -= next.wanted.value.bytes;
         Some(next)
     }
 
-    /// The value is being fetched from that node.
-    pub(super) fn begin(&mut self, name: ValueName, from: Peer) {
-        self.under_way.insert(name, from);
+    /// The value is being fetched.
+    pub(super) fn begin(&mut self, told: Told) {
+        self.bytes_under_way += told.wanted.value.bytes;
+        *self.from.entry(told.wanted.from).or_default() += 1;
+        self.under_way.insert(told.wanted.value.name, told);
     }
 
-    /// Some of those that were being fetched are here, or nobody has them.
-    pub(super) fn ended(&mut self, has_ended: impl Fn(ValueName) -> bool) {
-        self.under_way.retain(|name, _| !has_ended(*name));
+    /// Takes out those that are not being fetched any more: they are here, or nobody has them.
+    pub(super) fn ended(&mut self, has_ended: impl Fn(ValueName) -> bool) -> Vec<Told> {
+        let ended = self.under_way.extract_if(.., |name, _| has_ended(*name));
+        let ended: Vec<Told> = ended.map(|(_, told)| told).collect();
+        for Told { wanted, .. } in &ended {
+            self.bytes_under_way -= wanted.value.bytes;
+            if let Some(count) = self.from.get_mut(&wanted.from) {
+                *count -= 1;
+                if *count == 0 {
+                    self.from.remove(&wanted.from);
+                }
+            }
+        }
+        ended
+    }
+
+    /// Is nothing to be fetched?
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty()
     }
 
     /// Root jobs are over.
     pub(super) fn forget_roots(&mut self, is_over: impl Fn(RootName) -> bool) {
-        self.waiting.retain(|wanted| !is_over(wanted.root));
-        self.bytes = self.waiting.iter().map(|wanted| wanted.value.bytes).sum();
+        self.waiting.retain(|told| !is_over(told.wanted.root));
+        let bytes = self.waiting.iter().map(|told| told.wanted.value.bytes);
+        self.waiting_bytes = bytes.sum();
     }
 }
 
@@ -97,29 +135,41 @@ mod tests {
     use super::*;
     use crate::{job::Fingerprint, node::NodeId};
 
-    fn wanted(number: u8, bytes: u64, from: u128, root: u32) -> Prefetch {
-        Prefetch {
+    fn peer(number: u128) -> Peer {
+        Peer {
+            id: NodeId(number),
+            generation: 0,
+        }
+    }
+
+    fn told(number: u8, bytes: u64, from: u128) -> Told {
+        let wanted = Prefetch {
             value: ValueSize {
                 name: ValueName([number; 32]),
                 bytes,
             },
             root: RootName {
-                number: root,
+                number: 1,
                 fingerprint: Fingerprint(1),
             },
-            from: Peer {
-                id: NodeId(from),
-                generation: 0,
-            },
+            from: peer(from),
+        };
+        Told {
+            wanted,
+            by: peer(100),
         }
     }
 
+    fn number(told: &Told) -> u8 {
+        told.wanted.value.name.0[0]
+    }
+
     /// The numbers of those that begin now.
-    fn begun(prefetches: &mut Prefetches) -> Vec<u8> {
+    fn begun(prefetches: &mut Prefetches, room: u64) -> Vec<u8> {
         std::iter::from_fn(|| {
-            let next = prefetches.next()?;
-            prefetches.begin(next.value.name, next.from);
-            Some(next.value.name.0[0])
+            let next = prefetches.next(room)?;
+            prefetches.begin(next);
+            Some(number(&next))
         })
         .collect()
     }
@@ -128,29 +178,47 @@ mod tests {
     fn a_few_come_from_each_node_at_a_time_in_the_order_in_which_they_were_told() {
         let mut prefetches = Prefetches::default();
         for (number, from) in (0..).zip([1, 1, 1, 2, 1, 2]) {
-            prefetches.push(wanted(number, 10, from, 1), 1000);
+            assert!(prefetches.push(told(number, 10, from), 1000).is_empty());
         }
-        assert_eq!(begun(&mut prefetches), [0, 1, 3, 5]);
-        prefetches.ended(|name| name.0[0] == 1);
-        assert_eq!(begun(&mut prefetches), [2]);
-        prefetches.ended(|_| true);
-        assert_eq!(begun(&mut prefetches), [4]);
-        assert_eq!(prefetches.bytes, 0);
+        assert_eq!(begun(&mut prefetches, 1000), [0, 1, 3, 5]);
+        let ended = prefetches.ended(|name| name.0[0] == 1);
+        assert_eq!(ended.iter().map(number).collect::<Vec<_>>(), [1]);
+        assert_eq!(begun(&mut prefetches, 1000), [2]);
+        assert_eq!(prefetches.ended(|_| true).len(), 4);
+        assert_eq!(begun(&mut prefetches, 1000), [4]);
+        assert_eq!(prefetches.ended(|_| true).len(), 1);
+        assert!(prefetches.is_empty() && prefetches.from.is_empty());
+        assert_eq!(
+            (prefetches.waiting_bytes, prefetches.bytes_under_way),
+            (0, 0)
+        );
+    }
+
+    #[test]
+    fn no_more_is_under_way_than_there_is_room_for() {
+        let mut prefetches = Prefetches::default();
+        for number in 0..4 {
+            prefetches.push(told(number, 200, number.into()), 1000);
+        }
+        assert_eq!(begun(&mut prefetches, 1000), [0, 1]);
+        prefetches.ended(|name| name.0[0] == 0);
+        assert_eq!(begun(&mut prefetches, 1000), [2]);
     }
 
     #[test]
     fn what_is_too_much_is_forgotten_the_first_told_first() {
         let mut prefetches = Prefetches::default();
+        let mut forgotten = Vec::new();
         for number in 0..5 {
-            prefetches.push(wanted(number, 300, number.into(), 1), 2000);
+            forgotten.extend(prefetches.push(told(number, 300, number.into()), 2000));
         }
-        prefetches.push(wanted(9, 1001, 9, 1), 2000);
-        assert_eq!(begun(&mut prefetches), [2, 3, 4]);
+        forgotten.extend(prefetches.push(told(9, 1001, 9), 2000));
+        assert_eq!(forgotten.iter().map(number).collect::<Vec<_>>(), [0, 1, 9]);
         for number in 0..=u16::MAX {
-            prefetches.push(wanted(number as u8, 0, 1, 1), 2000);
+            prefetches.push(told(number as u8, 0, 1), 2000);
         }
         assert_eq!(prefetches.waiting.len(), MOST_WAITING);
         prefetches.forget_roots(|root| root.number == 1);
-        assert_eq!((prefetches.waiting.len(), prefetches.bytes), (0, 0));
+        assert!(prefetches.is_empty() && prefetches.waiting_bytes == 0);
     }
 }

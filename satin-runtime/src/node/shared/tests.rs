@@ -690,7 +690,48 @@ fn what_cannot_be_had_before_it_is_needed_is_forgotten() {
         assert!(!cluster.has_value(2, name), "{what}");
         assert_eq!(cluster.values_in_pieces(2), 0, "{what}");
         assert_eq!(cluster.node(2).shared.fetches(), 0, "{what}");
+        // Who counts on it to be there hears that it is not.
+        let there = cluster.peer(2);
+        let holders = &cluster.node(0).books.holders;
+        let is_noted = holders.of(name).any(|peer| peer == there);
+        assert_eq!(is_noted, what == "over", "{what}");
     }
+}
+
+/// A node that is told of more than it has room for says so, and fetches the rest.
+#[test]
+fn what_there_is_no_room_for_is_not_fetched_and_not_counted_on() {
+    let mut cluster = Cluster::new(1);
+    let config = ProtocolConfig {
+        flow_data: 3 * MIB as u64,
+        ..ProtocolConfig::default()
+    };
+    cluster.form(&config, &[("a", 3)], 1);
+    let names: Vec<ValueName> = (0..4).map(|n| kept(&mut cluster, 1, 0, MIB + n)).collect();
+    for name in &names {
+        prefetch(&mut cluster, 0, 2, *name, 1);
+    }
+    cluster.run_for(secs(2));
+    let there = cluster.peer(2);
+    let holders = &cluster.node(0).books.holders;
+    for name in &names {
+        let is_noted = holders.of(*name).any(|peer| peer == there);
+        assert_eq!(cluster.has_value(2, *name), is_noted);
+    }
+    let said = cluster.traffic.of(MessageKind::NotPrefetched).all();
+    let came = names.iter().filter(|name| cluster.has_value(2, **name));
+    assert!(said > 0 && came.count() + said as usize == names.len());
+}
+
+#[test]
+fn a_node_that_leaves_fetches_nothing_that_it_does_not_need() {
+    let mut cluster = quiet(&[("a", 3)]);
+    let name = kept(&mut cluster, 1, 0, 100);
+    cluster.tell(2, Event::Drain(secs(60)));
+    prefetch(&mut cluster, 0, 2, name, 1);
+    cluster.run_for(secs(1));
+    assert!(!cluster.has_value(2, name));
+    assert_eq!(cluster.traffic.of(MessageKind::Want).all(), 0);
 }
 
 #[test]

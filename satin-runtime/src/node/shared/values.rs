@@ -34,7 +34,7 @@ use super::super::{
     expiry::{Expiry, ran_out},
     message::How,
 };
-use super::prefetch::{Prefetch, Prefetches};
+use super::prefetch::{Prefetch, Prefetches, Told};
 use crate::job::{Fingerprint, RootName, ValueName};
 
 /// Bytes of a piece; values travel in pieces of this size. Too small: more messages. Too large: a piece holds
@@ -329,32 +329,50 @@ impl Values {
         None
     }
 
-    /// A value will be needed here, as that node says: it is fetched when the ones before it have come.
+    /// A value will be needed here, as that node says.
     pub(crate) fn prefetch(
         &mut self,
         cx: &mut Context<'_>,
+        by: Peer,
         wanted: Prefetch,
         lattices: &dyn Lattices,
     ) {
         self.root_started(wanted.root);
-        self.prefetches.push(wanted, cx.config.flow_data);
+        let told = Told { wanted, by };
+        // No job will come to a node that leaves.
+        let forgotten = match cx.books.leaving {
+            true => vec![told],
+            false => self.prefetches.push(told, cx.config.flow_data),
+        };
+        for told in forgotten {
+            say_not_prefetched(cx, told);
+        }
         self.go_on_prefetching(cx, lattices);
     }
 
     /// Begins to fetch what will be needed, as far as that is to be now.
     pub(crate) fn go_on_prefetching(&mut self, cx: &mut Context<'_>, lattices: &dyn Lattices) {
+        if self.prefetches.is_empty() || cx.books.leaving {
+            return;
+        }
         let fetches = &self.fetches;
-        self.prefetches.ended(|name| !fetches.contains_key(&name));
-        while let Some(Prefetch {
-            value, root, from, ..
-        }) = self.prefetches.next()
-        {
-            let is_other = from != cx.view.me().peer && cx.view.is_alive(from);
-            if is_other && !lattices.holds(value.name) && !self.fetches.contains_key(&value.name) {
-                self.prefetches.begin(value.name, from);
-                let holders = holders(cx, value.name, from);
-                self.begin(cx, value.name, root, holders);
+        for told in self.prefetches.ended(|name| !fetches.contains_key(&name)) {
+            if !lattices.holds(told.wanted.value.name) {
+                say_not_prefetched(cx, told);
             }
+        }
+        while let Some(told) = self.prefetches.next(cx.config.flow_data) {
+            let Prefetch { value, root, from } = told.wanted;
+            if lattices.holds(value.name) || self.fetches.contains_key(&value.name) {
+                continue;
+            }
+            if from == cx.view.me().peer || !cx.view.is_alive(from) {
+                say_not_prefetched(cx, told);
+                continue;
+            }
+            self.prefetches.begin(told);
+            let holders = holders(cx, value.name, from);
+            self.begin(cx, value.name, root, holders);
         }
     }
 
@@ -787,8 +805,10 @@ impl Values {
                     // Only now, and once: these nodes know of the value by chance at best.
                     fetch.strangers = true;
                     let (view, failed) = (&*cx.view, &fetch.failed);
-                    let others = known(cx, name).into_iter().chain(others(view));
-                    let others = others.filter(|peer| !failed.contains(peer));
+                    let has_failed = |peer: &Peer| failed.contains(peer);
+                    let known = known(cx, name).into_iter();
+                    let known = known.filter(|peer| !has_failed(peer)).take(STRANGERS);
+                    let others = known.chain(others(view).filter(|peer| !has_failed(peer)));
                     let how = How::Insist;
                     let others = others.map(|peer| Holder { peer, how });
                     fetch.others.extend(others);
@@ -863,13 +883,12 @@ fn holders(cx: &Context<'_>, name: ValueName, from: Peer) -> VecDeque<Holder> {
     holders
 }
 
-/// The other nodes that are known to hold a value, as many as strangers are asked, those of this site first.
+/// The other nodes that are known to hold a value, those of this site first.
 fn known(cx: &Context<'_>, name: ValueName) -> Vec<Peer> {
     let me = cx.view.me().peer;
     let mut known: Vec<Peer> = cx.books.holders.of(name).collect();
     known.retain(|peer| *peer != me);
     known.sort_by_key(|peer| !cx.view.is_near(*peer));
-    known.truncate(STRANGERS);
     known
 }
 
@@ -918,6 +937,12 @@ fn maker(view: &View) -> Peer {
         .members()
         .min_by_key(|member| (member.stamp, member.peer));
     oldest.expect("this node is a member").peer
+}
+
+/// A node counts on a value to be here, and is wrong.
+fn say_not_prefetched(cx: &mut Context<'_>, told: Told) {
+    let message = Message::NotPrefetched(told.wanted.value.name);
+    cx.actions.push_back(Action::Send(told.by, message));
 }
 
 fn want(cx: &mut Context<'_>, name: ValueName, fetch: &Fetch, offset: u64) {

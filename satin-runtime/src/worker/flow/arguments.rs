@@ -221,7 +221,8 @@ pub trait Part: Send + 'static {
     fn maker_of_changed(&self) -> Option<u32> {
         None
     }
-    /// The node that keeps what the task changes (`is_changed`) or only reads.
+    /// The node that keeps what the task changes (`is_changed`) or only reads. Also asked of a task that still waits, by several threads at once: an
+    /// implementation looks at versions alone, and at no link or cell.
     fn keeper(&self, is_changed: bool) -> Option<u128> {
         let _ = is_changed;
         None

@@ -290,6 +290,11 @@ impl Boards {
         }
     }
 
+    /// May that node ask for tasks?
+    pub(super) fn may_ask(&self, node: u128) -> bool {
+        self.abroad.may_ask(node)
+    }
+
     /// Is that node gone, or about to leave?
     pub(super) fn is_gone(&self, keeper: u128) -> bool {
         self.abroad.is_gone(keeper)

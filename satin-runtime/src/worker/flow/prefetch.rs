@@ -23,9 +23,9 @@ use crate::{
     worker::{pool::Pool, thread::quietly},
 };
 
-/// So many data are written at a time, to be fetched before they are needed. Too few: what comes late is fetched when it is needed. Too many: data
-/// that a task is about to change are copied, as they are being written.
-const MOST_WRITTEN: usize = 8;
+/// So many data are written, or wait to be, so that others may fetch them before they are needed. Too few: these are fetched when they are needed. Too
+/// many: thieves wait, as the clerk writes their jobs after that; and data that a task is about to change are copied.
+const MOST_WRITTEN: usize = 2;
 
 /// Data that are being written to be fetched before they are needed: how many.
 #[derive(Default)]
@@ -63,10 +63,10 @@ impl<'s> Show<'s> {
     pub(super) fn made<T: Travels + Send + Sync>(&mut self, version: Arc<Version<T>>) {
         let waiting = version.waiters.close();
         match &self.to {
-            // The usual case, and the one that is to be fast.
             Some(to) if to.core.has_away() && version.look().is_some() => {
                 self.waiting(version, None, waiting);
             }
+            // The usual case, and the one that is to be fast.
             _ => {
                 quietly(|| drop(version));
                 self.show(waiting);
@@ -90,10 +90,11 @@ impl<'s> Show<'s> {
     fn show(&mut self, waiting: Waiting<TaskHead>) {
         waiting.show(|task| {
             // SAFETY: each stack shows a task once.
-            if let Some(ready) = unsafe { input_is_there(task) }
-                && let Some(to) = &mut self.to
-            {
-                (to.show)(ready);
+            let ready = unsafe { input_is_there(task) };
+            match (&mut self.to, ready) {
+                (Some(to), Some(ready)) => (to.show)(ready),
+                (Some(_), None) => {}
+                (None, _) => unreachable!("nobody waits"),
             }
         });
     }
@@ -110,7 +111,7 @@ impl Ready<'_> {
         });
         nodes.sort_unstable();
         nodes.dedup();
-        nodes.retain(|node| !self.pool.boards.is_gone(*node));
+        nodes.retain(|node| self.pool.boards.may_ask(*node));
         let written = &self.pool.boards.written.0;
         if nodes.is_empty() {
             return quietly(|| drop(version));

@@ -164,13 +164,17 @@ pub(super) unsafe fn input_is_there(task: *const TaskHead) -> Option<TaskRef> {
     unsafe { (*task).pending.remove() }.then_some(TaskRef(task))
 }
 
-/// The node that keeps what a task changes, or else reads, as far as that has been made.
+/// The node that keeps what a task changes, or else reads, as far as that has been made; none if the task is not to leave.
 ///
 /// # Safety
 /// A version that the task waits for has not been shown to it.
 pub(super) unsafe fn keeper_of_waiting(task: *const TaskHead) -> Option<u128> {
-    // SAFETY: a task lives, and nobody changes what it holds, as long as an input is missing.
-    unsafe { ((*task).form.keeper)(task) }
+    // SAFETY: a task, and its flow, live as long as an input is missing.
+    let (head, core) = unsafe { (&*task, &*(*task).core) };
+    let stays = head.form.is_local || core.depth == STAYS || core.has_failed();
+    // SAFETY: nobody changes what the task holds as long as an input is missing. Others may look at it as we do, and its creator may
+    // still enter its links, which `keeper` does not look at.
+    (!stays).then(|| unsafe { (head.form.keeper)(task) })?
 }
 
 /// A task as a job: in its slot stands the task itself, which has its arguments.
@@ -252,7 +256,7 @@ unsafe fn measure<F: Function, P: Parts<F::Kinds>>(slot: &Slot) -> Option<u64> {
 }
 
 /// # Safety
-/// The task is one of `F` and `P`, the caller's, and has not run.
+/// The task is one of `F` and `P`, has not run, and does not begin as long as the reference lives. If it still waits, others may look at it too.
 unsafe fn parts_of<'t, F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -> &'t P {
     // SAFETY: the caller's promise.
     &unsafe { &*task.cast::<Task<F, P>>() }.parts

@@ -147,7 +147,9 @@ mod loom_tests {
             let (waiters, value) = &self.versions[which];
             // SAFETY: the one writer.
             value.with_mut(|value| unsafe { *value = 7 });
-            waiters.close().show(|_| {
+            let waiting = waiters.close();
+            waiting.look(|_| assert_eq!(self.runs.load(Ordering::Relaxed), 0));
+            waiting.show(|_| {
                 if self.task.remove() {
                     self.run();
                 }

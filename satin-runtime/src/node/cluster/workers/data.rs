@@ -103,8 +103,9 @@ impl FlowData {
     }
 
     /// The node that keeps the first that the task reads of what is kept by one.
-    pub(super) fn keeper(&self, index: u32) -> Option<u128> {
-        self.read_by(index).find_map(|(_, _, part)| part.at)
+    pub(super) fn keeper(&self, index: u32, me: u128) -> Option<u128> {
+        let mut parts = self.read_by(index);
+        parts.find_map(|(_, _, part)| part.at.filter(|at| *at != me))
     }
 
     fn readers_of(&self, maker: u32, part: u32) -> impl Iterator<Item = u32> + '_ {
@@ -449,6 +450,7 @@ impl ImaginaryWorkers {
     /// As `worker/flow/prefetch.rs`: tasks that wait for what a task has made are likely to run on the nodes that keep what else they read,
     /// and these may fetch it already.
     fn tell_to_prefetch(&mut self, parent: u32, maker: u32) {
+        let me = self.me;
         let frame = self.frame(parent);
         let root = frame.tag.name;
         let Some(data) = frame.data() else { return };
@@ -459,7 +461,7 @@ impl ImaginaryWorkers {
             }
             let waits = |reader: &u32| frame.children[*reader as usize].is == ChildState::Waiting;
             let readers = data.readers_of(maker, number).filter(waits);
-            let keepers = readers.filter_map(|reader| data.keeper(reader));
+            let keepers = readers.filter_map(|reader| data.keeper(reader, me));
             let others = keepers.filter(|keeper| Some(*keeper) != part.at);
             let at = part.at.filter(|_| !part.home);
             let mut others: Vec<u128> = others.collect();
@@ -467,8 +469,7 @@ impl ImaginaryWorkers {
             others.dedup();
             told.extend(others.into_iter().map(|to| (to, part.value, at)));
         }
-        let me = self.me;
-        for (to, value, at) in told.into_iter().filter(|(to, ..)| *to != me) {
+        for (to, value, at) in told {
             let wanted = Event::Prefetch {
                 to,
                 value,

@@ -435,8 +435,7 @@ impl ImaginaryWorkers {
     /// Leaves the task to the node that keeps what it needs, if one does.
     fn leave_to_keeper(&mut self, depth: u32, job: Spawned) -> Option<()> {
         let frame = self.frames[job.frame as usize].as_ref();
-        let keeper = frame?.flow.as_ref()?.data.keeper(job.index);
-        let keeper = keeper.filter(|keeper| *keeper != self.me)?;
+        let keeper = frame?.flow.as_ref()?.data.keeper(job.index, self.me)?;
         if job.back.at_once || self.may_leave(&job).is_none() {
             return None;
         }
