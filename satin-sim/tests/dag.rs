@@ -147,7 +147,7 @@ fn the_shipped_code_loses_what_dead_nodes_would_have_done() {
 }
 
 #[test]
-fn much_data_keeps_tasks_of_the_shipped_code_at_home() {
+fn much_data_make_runs_of_the_shipped_code_longer_and_keep_no_task_at_home() {
     let data = [0.0, 0.01, 0.5].map(Data::OneOutput);
     let rows = shipped(&data, &[Scenario::Te1], 2);
     let satin: Vec<&Cell> = rows.iter().map(|[satin, _]| satin).collect();
@@ -155,12 +155,11 @@ fn much_data_keeps_tasks_of_the_shipped_code_at_home() {
         .iter()
         .map(|cell| cell.elsewhere_percent.expect("it is counted"))
         .collect();
-    // Little data hold no task back, as what they make stays where it was made.
-    let [none, little, much] = elsewhere[..] else {
-        panic!("{elsewhere:?}");
-    };
-    assert!((none - little).abs() < 5.0, "{elsewhere:?}");
-    assert!(much < little - 10.0, "{elsewhere:?}");
+    // What tasks make stays where it was made, and what others will read of it is on its way before: no task is held back for its data.
+    assert!(
+        elsewhere.iter().all(|percent| *percent > 60.0),
+        "{elsewhere:?}"
+    );
     let lengths: Vec<f64> = satin.iter().map(|cell| cell.nsl).collect();
     assert!(lengths[2] > 1.3 * lengths[1], "{lengths:?}");
     assert!(satin[2].moved > satin[1].moved + 0.05, "{satin:?}");

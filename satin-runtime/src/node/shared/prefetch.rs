@@ -197,10 +197,14 @@ mod tests {
     #[test]
     fn no_more_is_under_way_than_there_is_room_for() {
         let mut prefetches = Prefetches::default();
-        for number in 0..4 {
+        for number in [0, 1] {
             prefetches.push(told(number, 200, number.into()), 1000);
         }
         assert_eq!(begun(&mut prefetches, 1000), [0, 1]);
+        for number in [2, 3] {
+            prefetches.push(told(number, 200, number.into()), 1000);
+        }
+        assert!(begun(&mut prefetches, 1000).is_empty());
         prefetches.ended(|name| name.0[0] == 0);
         assert_eq!(begun(&mut prefetches, 1000), [2]);
     }
