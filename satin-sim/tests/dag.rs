@@ -156,10 +156,11 @@ fn much_data_make_runs_of_the_shipped_code_longer_and_keep_no_task_at_home() {
         .map(|cell| cell.elsewhere_percent.expect("it is counted"))
         .collect();
     // What tasks make stays where it was made, and what others will read of it is on its way before: no task is held back for its data.
-    assert!(
-        elsewhere.iter().all(|percent| *percent > 60.0),
-        "{elsewhere:?}"
-    );
+    let [none, little, much] = elsewhere[..] else {
+        panic!("{elsewhere:?}");
+    };
+    assert!((none - little).abs() < 5.0, "{elsewhere:?}");
+    assert!((much - little).abs() < 5.0, "{elsewhere:?}");
     let lengths: Vec<f64> = satin.iter().map(|cell| cell.nsl).collect();
     assert!(lengths[2] > 1.3 * lengths[1], "{lengths:?}");
     assert!(satin[2].moved > satin[1].moved + 0.05, "{satin:?}");

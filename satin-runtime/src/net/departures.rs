@@ -59,14 +59,10 @@ impl NoticedDepartures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Peer;
 
     fn node(id: u128) -> Identity {
         Identity {
-            peer: Peer {
-                id: NodeId(id),
-                generation: 0,
-            },
+            peer: NodeId(id).first_life(),
             name: format!("n{id}").as_str().into(),
             site: "s".into(),
             addr: ([127, 0, 0, 1], 1).into(),

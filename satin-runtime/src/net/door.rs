@@ -321,10 +321,7 @@ mod tests {
 
     fn identity(id: u128) -> Identity {
         Identity {
-            peer: Peer {
-                id: NodeId(id),
-                generation: 0,
-            },
+            peer: NodeId(id).first_life(),
             name: "n".into(),
             site: "s".into(),
             addr: ([127, 0, 0, 1], 1).into(),

@@ -42,7 +42,7 @@ use crate::{
     config::Setting,
     data,
     job::codec,
-    node::{self, Event, Identity, Node, NodeId, Peer, RepairMode},
+    node::{self, Event, Identity, Node, NodeId, RepairMode},
     observe::{
         events::{Event as Record, EventLog, NodeFigures},
         log,
@@ -527,10 +527,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         );
     }
     let me = Identity {
-        peer: Peer {
-            id: NodeId(rand::random()),
-            generation: 0,
-        },
+        peer: NodeId(rand::random()).first_life(),
         name: settings.name.as_str().into(),
         site: settings.site.as_str().into(),
         addr,

@@ -30,7 +30,7 @@ use super::{
 };
 pub use crate::observe::look::SeenNode;
 use crate::{
-    node::{Identity, NodeId, Peer},
+    node::{Identity, NodeId},
     observe::{events::NodeFigures, output::OutputPage},
 };
 
@@ -454,10 +454,7 @@ impl Dialler {
             executable: [0; 32],
             target: String::new(),
             identity: Identity {
-                peer: Peer {
-                    id: NodeId(rand::random()),
-                    generation: 0,
-                },
+                peer: NodeId(rand::random()).first_life(),
                 name: format!("observer-{}", std::process::id()).as_str().into(),
                 site: "".into(),
                 addr: (Ipv4Addr::UNSPECIFIED, 0).into(),

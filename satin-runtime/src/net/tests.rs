@@ -298,10 +298,7 @@ impl Stranger {
 
 fn hello(id: u128, addr: SocketAddr) -> Hello {
     let identity = Identity {
-        peer: Peer {
-            id: NodeId(id),
-            generation: 0,
-        },
+        peer: NodeId(id).first_life(),
         name: "stranger".into(),
         site: "elsewhere".into(),
         addr,

@@ -72,10 +72,7 @@ mod tests {
 
     #[test]
     fn only_thefts_that_brought_something_count() {
-        let peer = Peer {
-            id: NodeId(1),
-            generation: 0,
-        };
+        let peer = NodeId(1).first_life();
         let mut thefts = Thefts::default();
         let (now, lifeline) = (RequestKind::Now, RequestKind::Lifeline);
         for (number, kind) in [(1, now), (2, now), (3, lifeline)] {

@@ -17,6 +17,14 @@ impl NodeId {
     pub fn home(self) -> Fingerprint {
         Fingerprint((self.0 >> 64) as u64 ^ self.0 as u64)
     }
+
+    /// The first life of that process.
+    pub(crate) const fn first_life(self) -> Peer {
+        Peer {
+            id: self,
+            generation: 0,
+        }
+    }
 }
 
 impl fmt::Debug for NodeId {

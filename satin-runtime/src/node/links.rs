@@ -210,10 +210,7 @@ mod tests {
 
     #[test]
     fn two_calls_at_once_have_different_epochs_above_all_that_were_known() {
-        let peer = |id| Peer {
-            id: NodeId(id),
-            generation: 0,
-        };
+        let peer = |id| NodeId(id).first_life();
         for known in [0, 1, epoch_of(7), epoch_of(7) + 3] {
             let one = next_circuit(known, peer(1), peer(2));
             let other = next_circuit(known, peer(2), peer(1));

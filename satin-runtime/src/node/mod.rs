@@ -1758,7 +1758,7 @@ impl Parts<'_> {
             }
             M::Available(name) => self.shared.available(cx, from, name),
             M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
-            M::Prefetch(wanted) => self.shared.prefetch(cx, from, wanted, self.lattices),
+            M::Prefetch(wanted) => self.shared.prefetch(cx, from, wanted),
             M::NotPrefetched(name) => cx.books.holders.lacks(from, name),
             M::Unneeded(names) => cx.unneeded(from.id, cx.view.me().peer.id, names),
             M::Have(tokens) => repair::Repair::have(cx, from, &tokens),

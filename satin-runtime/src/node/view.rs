@@ -150,9 +150,8 @@ impl View {
 
     /// The life of that node which is in the view.
     pub(crate) fn life_of(&self, id: NodeId) -> Option<Peer> {
-        let first = Peer { id, generation: 0 };
         let generation = u32::MAX;
-        let mut lives = (self.tables.members).range(first..=Peer { id, generation });
+        let mut lives = (self.tables.members).range(id.first_life()..=Peer { id, generation });
         lives.next().map(|(peer, _)| *peer)
     }
 

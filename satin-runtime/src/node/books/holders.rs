@@ -191,10 +191,7 @@ mod tests {
     use crate::{job::Fingerprint, node::NodeId};
 
     fn peer(number: u128) -> Peer {
-        Peer {
-            id: NodeId(number),
-            generation: 0,
-        }
+        NodeId(number).first_life()
     }
 
     fn root(number: u32) -> RootName {

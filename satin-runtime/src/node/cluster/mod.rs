@@ -606,10 +606,7 @@ impl Cluster {
             site
         });
         Identity {
-            peer: Peer {
-                id: NodeId(u128::from(index ^ self.scrambled) << 96),
-                generation: 0,
-            },
+            peer: NodeId(u128::from(index ^ self.scrambled) << 96).first_life(),
             name: format!("{site}-{index}").into(),
             site,
             addr: address(index),

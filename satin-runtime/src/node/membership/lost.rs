@@ -174,14 +174,10 @@ fn turn(cx: &Context<'_>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Peer;
 
     fn who(id: u128, site: &str) -> Identity {
         Identity {
-            peer: Peer {
-                id: NodeId(id),
-                generation: 0,
-            },
+            peer: NodeId(id).first_life(),
             name: "somebody".into(),
             site: site.into(),
             addr: ([127, 0, 0, 1], id as u16).into(),

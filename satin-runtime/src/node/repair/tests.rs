@@ -20,10 +20,7 @@ const NODES: u64 = 3;
 
 fn identity(number: u64) -> Identity {
     Identity {
-        peer: Peer {
-            id: NodeId(u128::from(number)),
-            generation: 0,
-        },
+        peer: NodeId(u128::from(number)).first_life(),
         name: format!("node-{number}").into(),
         site: "here".into(),
         addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 7000 + number as u16)),

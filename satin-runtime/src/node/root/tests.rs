@@ -582,10 +582,7 @@ fn the_only_node_of_the_masters_site_whose_end_is_known_is_replaced_at_once() {
 /// One node of a pool of so many, to be driven by hand; the first is master.
 fn by_hand(nodes: u32, me: usize) -> (Node, Vec<Identity>) {
     let identity = |number: u32| Identity {
-        peer: Peer {
-            id: NodeId(u128::from(number) << 96),
-            generation: 0,
-        },
+        peer: NodeId(u128::from(number) << 96).first_life(),
         name: format!("n{number}").into(),
         site: "a".into(),
         addr: address(number),

@@ -136,10 +136,7 @@ mod tests {
     use crate::{job::Fingerprint, node::NodeId};
 
     fn peer(number: u128) -> Peer {
-        Peer {
-            id: NodeId(number),
-            generation: 0,
-        }
+        NodeId(number).first_life()
     }
 
     fn told(number: u8, bytes: u64, from: u128) -> Told {

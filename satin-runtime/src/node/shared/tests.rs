@@ -479,6 +479,14 @@ fn kept(cluster: &mut Cluster, keeper: u32, node: u32, length: usize) -> ValueNa
     name
 }
 
+/// A path on which four pieces take four seconds.
+fn slow_path() -> Path {
+    Path {
+        rate: Some(MIB as u64),
+        ..Path::new(ms(20))
+    }
+}
+
 /// A job that borrows that value comes from a node.
 fn lend(cluster: &mut Cluster, to: u32, from: u32, name: ValueName) {
     let mut job = job_that_needs(name);
@@ -528,11 +536,7 @@ fn what_nobody_has_any_more_is_said_to_be_lost() {
 fn a_keeper_that_dies_under_the_fetch_is_replaced_by_who_has_borrowed_it() {
     for (borrows, is_known) in [(true, true), (true, false), (false, false)] {
         let mut cluster = quiet(&[("a", 1), ("b", 2)]);
-        let slow = Path {
-            rate: Some(MIB as u64),
-            ..Path::new(ms(20))
-        };
-        cluster.set_path("a", "b", slow);
+        cluster.set_path("a", "b", slow_path());
         let name = kept(&mut cluster, 1, 0, 4 * MIB);
         if borrows {
             cluster.make_value(2, value(4 * MIB));
@@ -596,6 +600,13 @@ fn prefetch(cluster: &mut Cluster, node: u32, to: u32, name: ValueName, at: u32)
     cluster.tell(node, event);
 }
 
+/// Does a node count on that one to have the value?
+fn counts_on(cluster: &Cluster, node: u32, there: u32, name: ValueName) -> bool {
+    let there = cluster.peer(there);
+    let holders = &cluster.node(node).books.holders;
+    holders.of(name).any(|peer| peer == there)
+}
+
 #[test]
 fn what_a_task_will_need_is_there_when_it_comes() {
     for at in [0, 1] {
@@ -626,11 +637,7 @@ fn what_a_task_will_need_is_there_when_it_comes() {
 fn a_task_waits_for_what_is_under_way_already() {
     let mut cluster = quiet(&[("a", 1), ("b", 1), ("c", 1)]);
     cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
-    let slow = Path {
-        rate: Some(MIB as u64),
-        ..Path::new(ms(20))
-    };
-    cluster.set_path("b", "c", slow);
+    cluster.set_path("b", "c", slow_path());
     let name = kept(&mut cluster, 1, 0, 4 * MIB);
     prefetch(&mut cluster, 0, 2, name, 1);
     assert!(cluster.run_until(secs(3), |cluster| cluster.values_in_pieces(2) > 0));
@@ -661,11 +668,7 @@ fn nobody_is_told_of_what_it_has_or_what_nobody_has() {
 fn what_cannot_be_had_before_it_is_needed_is_forgotten() {
     for what in ["dies", "dropped", "over"] {
         let mut cluster = quiet(&[("a", 1), ("b", 1), ("c", 2)]);
-        let slow = Path {
-            rate: Some(MIB as u64),
-            ..Path::new(ms(20))
-        };
-        cluster.set_path("b", "c", slow);
+        cluster.set_path("b", "c", slow_path());
         let name = kept(&mut cluster, 1, 0, 4 * MIB);
         if what == "dropped" {
             cluster.drop_value(1, name);
@@ -691,9 +694,7 @@ fn what_cannot_be_had_before_it_is_needed_is_forgotten() {
         assert_eq!(cluster.values_in_pieces(2), 0, "{what}");
         assert_eq!(cluster.node(2).shared.fetches(), 0, "{what}");
         // Who counts on it to be there hears that it is not.
-        let there = cluster.peer(2);
-        let holders = &cluster.node(0).books.holders;
-        assert!(holders.of(name).all(|peer| peer != there), "{what}");
+        assert!(!counts_on(&cluster, 0, 2, name), "{what}");
     }
 }
 
@@ -711,11 +712,11 @@ fn what_there_is_no_room_for_is_not_fetched_and_not_counted_on() {
         prefetch(&mut cluster, 0, 2, *name, 1);
     }
     cluster.run_for(secs(2));
-    let there = cluster.peer(2);
-    let holders = &cluster.node(0).books.holders;
     for name in &names {
-        let is_noted = holders.of(*name).any(|peer| peer == there);
-        assert_eq!(cluster.has_value(2, *name), is_noted);
+        assert_eq!(
+            cluster.has_value(2, *name),
+            counts_on(&cluster, 0, 2, *name)
+        );
     }
     let said = cluster.traffic.of(MessageKind::NotPrefetched).all();
     let came = names.iter().filter(|name| cluster.has_value(2, **name));

@@ -330,13 +330,7 @@ impl Values {
     }
 
     /// A value will be needed here, as that node says.
-    pub(crate) fn prefetch(
-        &mut self,
-        cx: &mut Context<'_>,
-        by: Peer,
-        wanted: Prefetch,
-        lattices: &dyn Lattices,
-    ) {
+    pub(crate) fn prefetch(&mut self, cx: &mut Context<'_>, by: Peer, wanted: Prefetch) {
         self.root_started(wanted.root);
         let told = Told { wanted, by };
         // No job will come to a node that leaves.
@@ -347,12 +341,11 @@ impl Values {
         for told in forgotten {
             say_not_prefetched(cx, told);
         }
-        self.go_on_prefetching(cx, lattices);
     }
 
-    /// Begins to fetch what will be needed, as far as that is to be now.
+    /// The end of a turn: begins to fetch what will be needed, as far as that is to be now.
     pub(crate) fn go_on_prefetching(&mut self, cx: &mut Context<'_>, lattices: &dyn Lattices) {
-        if self.prefetches.is_empty() || cx.books.leaving {
+        if self.prefetches.is_empty() {
             return;
         }
         let fetches = &self.fetches;

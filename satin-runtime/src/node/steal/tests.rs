@@ -361,10 +361,7 @@ fn by_hand_in(
     site: &str,
 ) -> (Node, [Peer; 3]) {
     let identity = |number: u32| Identity {
-        peer: Peer {
-            id: NodeId(u128::from(number)),
-            generation: 0,
-        },
+        peer: NodeId(u128::from(number)).first_life(),
         name: format!("n{number}").into(),
         site: if number == 0 { "here" } else { site }.into(),
         addr: SocketAddr::from(([127, 0, 0, 1], 7000 + number as u16)),

@@ -724,10 +724,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn peer() -> Peer {
-        Peer {
-            id: NodeId(7),
-            generation: 0,
-        }
+        NodeId(7).first_life()
     }
 
     fn shape(depth: u16, bytes: u64) -> JobShape {

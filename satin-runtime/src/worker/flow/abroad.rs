@@ -48,6 +48,11 @@ struct AbroadBoards {
 }
 
 impl AbroadBoards {
+    /// May that node ask for tasks?
+    fn may_ask(&self, node: u128) -> bool {
+        !self.are_closed && !self.gone.contains(&node)
+    }
+
     fn len(&self) -> usize {
         self.tasks.values().map(BTreeMap::len).sum()
     }
@@ -65,7 +70,7 @@ impl Abroad {
     /// Leaves the task to that node. `None` if the node is gone; else whether it knows that there are tasks for it.
     pub(super) fn push(&self, keeper: u128, task: TaskRef) -> Option<bool> {
         let mut boards = self.lock();
-        if boards.are_closed || boards.gone.contains(&keeper) {
+        if !boards.may_ask(keeper) {
             return None;
         }
         let tasks = boards.tasks.entry(keeper).or_default();
@@ -175,8 +180,7 @@ impl Abroad {
 
     /// May that node ask for tasks?
     pub(super) fn may_ask(&self, node: u128) -> bool {
-        let boards = self.lock();
-        !boards.are_closed && !boards.gone.contains(&node)
+        self.lock().may_ask(node)
     }
 
     /// Is that node gone?

@@ -22,7 +22,6 @@ use super::{
     AsideTask, FlowCore, Waiter,
     abroad::Abroad,
     away::Asked,
-    prefetch::Written,
     task::{TaskHead, TaskRef},
 };
 use crate::{
@@ -59,8 +58,8 @@ pub(in crate::worker) struct Boards {
     aside: Mutex<Aside>,
     /// Data that have been asked for.
     pub(super) asked: Asked,
-    /// Data that are being written for other nodes.
-    pub(super) written: Written,
+    /// How many data are being written so that others may fetch them before they are needed.
+    pub(super) written: AtomicUsize,
     /// How many tasks of each function have run again, as what they had made elsewhere was lost.
     again: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -176,7 +175,7 @@ impl Boards {
             settled: SegQueue::new(),
             aside: Mutex::default(),
             asked: Asked::default(),
-            written: Written::default(),
+            written: AtomicUsize::new(0),
             again: Mutex::default(),
         }
     }

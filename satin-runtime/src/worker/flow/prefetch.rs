@@ -3,10 +3,7 @@
 //! A task that still waits is likely to run on the node that keeps what it changes, or else what it reads first. What else it needs can be on
 //! its way there before the last of it has been made: then the task begins as soon as that is.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     core::FlowCore,
@@ -26,10 +23,6 @@ use crate::{
 /// So many data are written, or wait to be, so that others may fetch them before they are needed. Too few: these are fetched when they are needed. Too
 /// many: thieves wait, as the clerk writes their jobs after that; and data that a task is about to change are copied.
 const MOST_WRITTEN: usize = 2;
-
-/// Data that are being written to be fetched before they are needed: how many.
-#[derive(Default)]
-pub(super) struct Written(AtomicUsize);
 
 /// Where tasks go that have all that they have waited for.
 pub struct Show<'s> {
@@ -112,7 +105,7 @@ impl Ready<'_> {
         nodes.sort_unstable();
         nodes.dedup();
         nodes.retain(|node| self.pool.boards.may_ask(*node));
-        let written = &self.pool.boards.written.0;
+        let written = &self.pool.boards.written;
         if nodes.is_empty() {
             return quietly(|| drop(version));
         }
@@ -130,7 +123,7 @@ impl Ready<'_> {
                     tell(&pool, &*version, None, &nodes, root);
                     drop(version);
                 });
-                pool.boards.written.0.fetch_sub(1, Ordering::Relaxed);
+                pool.boards.written.fetch_sub(1, Ordering::Relaxed);
             });
         }
         written.fetch_sub(1, Ordering::Relaxed);

@@ -169,12 +169,11 @@ pub(super) unsafe fn input_is_there(task: *const TaskHead) -> Option<TaskRef> {
 /// # Safety
 /// A version that the task waits for has not been shown to it.
 pub(super) unsafe fn keeper_of_waiting(task: *const TaskHead) -> Option<u128> {
-    // SAFETY: a task, and its flow, live as long as an input is missing.
-    let (head, core) = unsafe { (&*task, &*(*task).core) };
-    let stays = head.form.is_local || core.depth == STAYS || core.has_failed();
+    // SAFETY: a task lives as long as an input is missing.
+    let head = unsafe { &*task };
     // SAFETY: nobody changes what the task holds as long as an input is missing. Others may look at it as we do, and its creator may
     // still enter its links, which `keeper` does not look at.
-    (!stays).then(|| unsafe { (head.form.keeper)(task) })?
+    (!head.never_leaves()).then(|| unsafe { (head.form.keeper)(task) })?
 }
 
 /// A task as a job: in its slot stands the task itself, which has its arguments.
@@ -415,6 +414,15 @@ fn end_again<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     quietly(|| drop(task));
 }
 
+impl TaskHead {
+    /// Must the task stay in this process, whatever it reads?
+    fn never_leaves(&self) -> bool {
+        // SAFETY: the flow lives as long as one of its tasks.
+        let core = unsafe { &*self.core };
+        self.form.is_local || core.depth == STAYS || core.has_failed()
+    }
+}
+
 impl TaskRef {
     pub(super) fn core<'c>(self) -> &'c FlowCore {
         // SAFETY: the flow lives as long as one of its tasks, and the caller has this one.
@@ -433,11 +441,11 @@ impl TaskRef {
 
     /// Must the task stay in this process?
     fn stays(self) -> bool {
-        let core = self.core();
-        let stays = core.depth == STAYS || core.has_failed();
         // SAFETY: the caller has the task.
         let risk = || unsafe { (self.head().form.risk)(self.0) };
-        self.is_local() || stays || self.is_again() || core.has_away() && risk().is_too_much()
+        self.head().never_leaves()
+            || self.is_again()
+            || self.core().has_away() && risk().is_too_much()
     }
 
     /// The history with which the task leaves, if it may. One of a flow that may have run before is looked up by a worker if others may have it.

@@ -216,10 +216,7 @@ fn an_answer_that_passes_through_a_node_names_the_one_that_keeps_its_data() {
     assert_eq!(answers.len(), 2);
     assert!(!keepers.is_empty() && keepers.is_subset(&[middle.id.0, last.id.0].into()));
     for kept in answers.iter().filter_map(Answer::kept) {
-        let node = cluster.index(Peer {
-            id: NodeId(kept.at),
-            generation: 0,
-        });
+        let node = cluster.index(NodeId(kept.at).first_life());
         for value in &kept.values {
             assert!(cluster.has_value(node, value.name));
             assert!(!cluster.has_value(3 - node, value.name));
