@@ -183,7 +183,8 @@ impl Cluster {
         if path.jitter > Duration::ZERO {
             latency += path.jitter.mul_f64(self.rng.random());
         }
-        let large = size > self.wire.large;
+        // Gossip goes by datagrams, which wait for no stream.
+        let large = !gossip && size > self.wire.large;
         latency += self.astray(gossip, large);
         let again = gossip.then(|| self.again()).flatten();
         let now = self.now;

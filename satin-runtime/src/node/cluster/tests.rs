@@ -473,3 +473,21 @@ fn a_refusal_says_nothing_of_the_next_attempt() {
     cluster.run_for(Duration::from_millis(20));
     assert_eq!(cluster.links(), [(0, 1)]);
 }
+
+#[test]
+fn gossip_waits_for_no_stream() {
+    let mut cluster = Cluster::new(1);
+    cluster.wire.large = 0;
+    cluster.wire.near.rate = Some(400_000);
+    cluster.form(&ProtocolConfig::default(), &[("here", 2)], 1);
+    cluster.connect(0, cluster.addr(1), Some(cluster.peer(1)));
+    cluster.run_for(Duration::from_secs(1));
+    // Ten seconds: in as many others find out that a node is dead.
+    let sender = cluster.peer(0);
+    cluster.transmit(0, 1, sender, Message::Trial(vec![0; 4_000_000]));
+    cluster.run_for(Duration::from_secs(20));
+    let dead = |notice: &Notice| matches!(notice, Notice::Dead(_));
+    for node in [0, 1] {
+        assert!(!cluster.notices(node).iter().any(dead));
+    }
+}
