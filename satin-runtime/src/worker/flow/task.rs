@@ -108,7 +108,8 @@ where
     F: Function<Out: Sync>,
     P: Parts<F::Kinds>,
 {
-    let task = Box::into_raw(Box::new(Task::<F, P> {
+    // Not `Box::new`, for which the task would be made on the stack, and copied.
+    let task = Box::write(Box::new_uninit(), Task::<F, P> {
         head: TaskHead {
             pending: Pending::new(),
             index,
@@ -137,7 +138,8 @@ where
         parts,
         out,
         late: Weak::new(),
-    }));
+    });
+    let task = Box::into_raw(task);
     // SAFETY: the task is ours until its last input is there, and we count as one.
     let here = unsafe { &*task };
     let head: *const TaskHead = task.cast();
