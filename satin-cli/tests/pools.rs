@@ -308,6 +308,12 @@ fn ctrl_c_ends_every_node_at_once() {
             .stderr
             .contains("satin: interrupted: all nodes are stopped")
     );
+    // The last node finds that nobody is left who could be master.
+    let noise = ["begins again", "error:"];
+    assert!(
+        !noise.iter().any(|noise| outcome.stderr.contains(noise)),
+        "{outcome:#?}"
+    );
     assert_eq!(outcome.nodes.len(), 4);
     let took = began.elapsed();
     assert!(took < Duration::from_secs(10), "{took:?}");

@@ -116,6 +116,9 @@ pub(crate) fn with_failure(error: &(dyn std::error::Error + 'static)) -> ! {
 /// The exit code of a process whose time is over, as that of timeout(1).
 pub(crate) const TIME_IS_OVER: i32 = 124;
 
+/// The exit code of a process that was interrupted, by Ctrl-C: that of SIGINT in a shell.
+pub(crate) const INTERRUPTED: i32 = 130;
+
 /// What a process says whose time is over.
 #[derive(Debug)]
 pub(crate) struct TimeIsOver {
@@ -181,7 +184,7 @@ fn unless_requested() {
 /// What has happened to a process that ends with that code.
 fn word_for(code: i32) -> &'static str {
     match code {
-        130 => "interrupted",
+        INTERRUPTED => "interrupted",
         143 => "asked to end",
         _ => "the terminal is gone",
     }
@@ -276,7 +279,7 @@ impl Requests {
             }
         };
         tokio::select! {
-            _ = self.interrupt.recv() => 130,
+            _ = self.interrupt.recv() => INTERRUPTED,
             _ = self.terminate.recv() => 143,
             _ = hangup => 129,
         }
@@ -296,6 +299,6 @@ impl Requests {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-        130
+        INTERRUPTED
     }
 }

@@ -404,6 +404,7 @@ impl LaunchedPool {
                 self.all_were_in |= *term > 0;
                 if let Some(index) = index
                     && std::mem::replace(&mut self.master, index) != index
+                    && self.ending.is_none()
                 {
                     self.say(format_args!(
                         "{name} is master now: `main` begins again there"

@@ -292,6 +292,7 @@ impl LocalPool {
                 self.schedule.has_begun |= *term > 0;
                 if let Some(index) = index
                     && std::mem::replace(&mut self.master, index) != index
+                    && self.stopping.is_none()
                 {
                     self.tell(format_args!(
                         "{name} is master now: `main` begins again there"

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     codes, data,
-    exit::{TIME_IS_OVER, TimeIsOver},
+    exit::{self, INTERRUPTED, TIME_IS_OVER, TimeIsOver},
     job::{Answer, HostedId, Offer, function},
     node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
     observe::{
@@ -907,6 +907,10 @@ impl Driver {
             }
             Notice::Master(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node is the master now: it runs `main`");
+            }
+            // Who pressed Ctrl-C has ended all nodes, and knows.
+            Notice::Failed(_) if exit::asked_code() == INTERRUPTED => {
+                self.state = DriverState::Over(INTERRUPTED, None);
             }
             // What cannot begin a run says so itself.
             Notice::Failed(text) => self.fail(codes::with_code(text, Some(codes::POOL_LOST))),
