@@ -109,7 +109,8 @@ where
     P: Parts<F::Kinds>,
 {
     // Not `Box::new`, for which the task would be made on the stack, and copied.
-    let task = Box::write(Box::new_uninit(), Task::<F, P> {
+    let space = Box::<Task<F, P>>::new_uninit();
+    let task = Task {
         head: TaskHead {
             pending: Pending::new(),
             index,
@@ -138,8 +139,8 @@ where
         parts,
         out,
         late: Weak::new(),
-    });
-    let task = Box::into_raw(task);
+    };
+    let task = Box::into_raw(Box::write(space, task));
     // SAFETY: the task is ours until its last input is there, and we count as one.
     let here = unsafe { &*task };
     let head: *const TaskHead = task.cast();
