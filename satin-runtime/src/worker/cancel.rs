@@ -200,7 +200,7 @@ pub(super) struct Hidden(Scopes);
 impl Drop for Hidden {
     fn drop(&mut self) {
         let Scopes(scopes) = std::mem::take(&mut self.0);
-        SCOPES.with_borrow_mut(|here| *here = scopes);
+        SCOPES.set(scopes);
     }
 }
 

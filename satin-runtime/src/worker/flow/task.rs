@@ -108,9 +108,7 @@ where
     F: Function<Out: Sync>,
     P: Parts<F::Kinds>,
 {
-    // Not `Box::new`, for which the task would be made on the stack, and copied.
-    let space = Box::<Task<F, P>>::new_uninit();
-    let task = Task {
+    let task = Box::into_raw(Box::new(Task::<F, P> {
         head: TaskHead {
             pending: Pending::new(),
             index,
@@ -139,8 +137,7 @@ where
         parts,
         out,
         late: Weak::new(),
-    };
-    let task = Box::into_raw(Box::write(space, task));
+    }));
     // SAFETY: the task is ours until its last input is there, and we count as one.
     let here = unsafe { &*task };
     let head: *const TaskHead = task.cast();
