@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use common::{
     Habits, Watchdog, beside,
@@ -439,6 +439,53 @@ fn tasks_pass_data_on_elsewhere_and_what_is_lost_there_is_made_again_here() {
         raise(until);
     });
     assert_eq!((list, sum), (increased()[1].clone(), 7));
+}
+
+/// A node to which all may go, and what it is told of that.
+#[derive(Default)]
+struct Weighs(Mutex<Vec<JobLoad>>);
+
+impl Judge for Weighs {
+    fn accepts(&self, load: &JobLoad) -> bool {
+        self.0.lock().expect("nobody panics").push(load.clone());
+        true
+    }
+
+    fn trip(&self, _: &JobLoad) -> JobTrip {
+        JobTrip::default()
+    }
+}
+
+/// Data that would have to come here, too, are nothing that a task costs by leaving.
+#[test]
+fn the_judge_of_a_task_is_told_what_is_not_here_either() {
+    let _watchdog = Watchdog::new("the_judge_of_a_task_is_told_what_is_not_here_either");
+    data::store();
+    let pool = pool(1);
+    let [begun, until] = flags();
+    let sum = during(
+        &pool,
+        || sum_of_made(18_000_000, begun, until),
+        |gate| {
+            await_flag(begun);
+            let make = taken(gate, 1).remove(0);
+            assert!(gate.deliver(make.0, kept_elsewhere(&long(18_000_000), true)));
+            let weighs = Arc::new(Weighs::default());
+            let judge: Arc<dyn Judge> = Arc::<Weighs>::clone(&weighs);
+            // Then it is known that such a task is quickly written.
+            put_back(gate, &taken(gate, 1));
+            let haul = gate.take_for(0, 1, &judge);
+            let read = own(haul.expect("no thread of its own is needed"));
+            let loads = std::mem::take(&mut *weighs.0.lock().expect("nobody panics"));
+            assert!(!loads.is_empty());
+            for load in loads {
+                assert_eq!((load.absent, load.shape.lent), (80_000, 80_000));
+            }
+            assert!(gate.deliver(read[0].0, answer(7)));
+            raise(until);
+        },
+    );
+    assert_eq!(sum, 7);
 }
 
 /// A flow whose first task makes a list that the second one reads.

@@ -178,6 +178,8 @@ pub struct VTable {
     pub(crate) run: unsafe fn(&Slot, Cx, &mut Sieve<'_>) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
     pub(crate) measure: unsafe fn(&Slot) -> Option<u64>,
+    /// Bytes of what the job borrows that are not in this process.
+    pub(crate) absent: unsafe fn(&Slot) -> u64,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &super::Payload) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
@@ -235,6 +237,7 @@ impl VTable {
             measure: measure::<F>,
             run_bytes: run_bytes::<F>,
             finish: finish::<F>,
+            absent: |_| 0,
             drop_args: drop_as::<Args<'static, F>>,
             drop_out: drop_as::<F::Out>,
             keeps: false,

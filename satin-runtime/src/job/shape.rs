@@ -48,13 +48,19 @@ pub struct JobLoad {
     pub shape: JobShape,
     /// The shared values that it mentions, and the data that it borrows by name, those inside of others too: a node that has them not fetches them.
     pub values: Vec<ValueSize>,
+    /// Bytes of these that are not here either: they move wherever the job runs.
+    pub absent: u64,
 }
 
 impl From<JobShape> for JobLoad {
     /// The load of a job that mentions no value.
     fn from(shape: JobShape) -> JobLoad {
         let values = Vec::new();
-        JobLoad { shape, values }
+        JobLoad {
+            shape,
+            values,
+            absent: 0,
+        }
     }
 }
 

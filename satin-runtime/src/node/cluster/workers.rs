@@ -1594,7 +1594,11 @@ impl ImaginaryWorkers {
                 let (shape, named) = self.shape_of(programs, job.frame, job.index, job.work);
                 let mut values = self.needs.clone();
                 values.extend(named);
-                let load = JobLoad { shape, values };
+                let load = JobLoad {
+                    shape,
+                    values,
+                    absent: self.absent_bytes(job.frame, job.index),
+                };
                 let looked_at =
                     mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);
                 let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);

@@ -298,7 +298,11 @@ impl Steal {
             Taken::Hosted(key, parcel) => {
                 let hosted = cx.books.look(*key).filter(|hosted| !hosted.held)?;
                 let values = values_of(parcel, lattices);
-                hosted.shape.map(|shape| JobLoad { shape, values })
+                hosted.shape.map(|shape| JobLoad {
+                    shape,
+                    values,
+                    absent: 0,
+                })
             }
         });
         let refused: Vec<JobLoad> = loads.filter(|load| !terms.accept(load)).collect();

@@ -1817,7 +1817,11 @@ fn mentioning(index: u32) -> Parcel {
 fn load(bytes: u64) -> JobLoad {
     let values = vec![ValueSize { name: VALUE, bytes }];
     let shape = shape(3);
-    JobLoad { shape, values }
+    JobLoad {
+        shape,
+        values,
+        absent: 0,
+    }
 }
 
 /// The take that the node makes now: its number and its terms.

@@ -375,6 +375,8 @@ impl Terms {
         let stays = comes_home(shape, took, back) < back;
         let back = if stays { back * at_home } else { back };
         let share = if shape.keeps { SHARE_IF_KEPT } else { SHARE };
+        // What is not here either moves wherever the job runs.
+        let values = (values - load.absent as f64).max(0.0);
         let moved = shape.own_bytes() as f64 + back + values;
         // Where the arguments tell how little there is to do, it stays.
         let is_free = moved <= FREE && shape.bytes < TELLING;
@@ -507,7 +509,7 @@ impl Worth {
 
     /// A job stays.
     pub(super) fn wonder(&mut self, now: Duration, load: &JobLoad) {
-        let JobLoad { shape, values } = load;
+        let JobLoad { shape, values, .. } = load;
         let values: u64 = values.iter().map(|value| value.bytes).sum();
         // Of a job that is far larger than all that were seen much is thought to come back, although nothing has moved much so far.
         let costs = self.functions.get(&shape.function);
@@ -692,6 +694,7 @@ mod tests {
                 ..shape(1, 2 << 20)
             },
             values: vec![data],
+            absent: 0,
         };
         let second = 1000 * MS;
         // Of a second's work 5 MB are not too large to go home.
@@ -988,6 +991,7 @@ mod tests {
         JobLoad {
             shape: shape(1, 100),
             values: vec![value(number, 10_000_000)],
+            absent: 0,
         }
     }
 
@@ -1010,6 +1014,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_here_either_moves_wherever_the_job_runs() {
+        let terms = takes(0.1).terms(HERE, peer(), MS);
+        let lacks = |absent| JobLoad {
+            absent,
+            ..mentions(1)
+        };
+        assert!(!terms.accept(&lacks(0)));
+        assert!(!terms.accept(&lacks(1_000_000)), "most of it is here");
+        assert!(terms.accept(&lacks(9_000_000)), "most of it is not");
+        assert!(terms.accept(&lacks(20_000_000)), "nor is more of it");
+    }
+
+    #[test]
     fn a_job_of_much_work_takes_its_value_along_at_once() {
         assert!(takes(1.0).terms(HERE, peer(), MS).accept(&mentions(1)));
         // Of an unknown function little is risked, in values too.
@@ -1018,6 +1035,7 @@ mod tests {
         let small = JobLoad {
             shape: shape(1, 100),
             values: vec![value(1, 50_000)],
+            absent: 0,
         };
         assert!(terms(&mut worth, 1e8, MS).accept(&small));
     }

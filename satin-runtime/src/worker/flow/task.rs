@@ -182,6 +182,8 @@ const fn vtable<F: Function, P: Parts<F::Kinds>>() -> VTable {
         run: run::<F, P>,
         export: export::<F, P>,
         measure: measure::<F, P>,
+        // SAFETY: in the slot is a task, which nobody runs.
+        absent: |slot| unsafe { slot.peek::<TaskRef>() }.missing_bytes(),
         finish: |_, _| Ok(()),
         drop_args: |_| (),
         keeps: true,

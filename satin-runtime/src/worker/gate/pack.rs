@@ -148,7 +148,13 @@ impl Leaver {
             keeps: self.job().function.get().keeps,
         };
         let values = self.values.clone();
-        let load = JobLoad { shape, values };
+        // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
+        let absent = unsafe { (self.job().function.get().absent)(self.job()) };
+        let load = JobLoad {
+            shape,
+            values,
+            absent,
+        };
         (self.shape, self.trip) = (Some(shape), judge.trip(&load));
         match judge.accepts(&load) {
             true => Ok(()),

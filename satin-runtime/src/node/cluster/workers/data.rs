@@ -387,6 +387,16 @@ impl ImaginaryWorkers {
         (shape, named)
     }
 
+    /// Bytes that a task reads and that are not here.
+    pub(super) fn absent_bytes(&self, parent: u32, index: u32) -> u64 {
+        let frame = self.frames[parent as usize].as_ref();
+        let data = frame.and_then(Invocation::data);
+        data.map_or(0, |data| {
+            let absent = data.read_by(index).filter(|(_, _, part)| !part.home);
+            absent.map(|(_, _, part)| part.value.bytes).sum()
+        })
+    }
+
     /// A task is done: what it has made is here, or kept elsewhere.
     pub(super) fn enter_parts(
         &mut self,
