@@ -50,6 +50,10 @@ pub enum Policy {
     #[strum(serialize = "flow-copies")]
     #[serde(rename = "flow-copies")]
     FlowCopies,
+    /// Flows of tasks of one function: what each of them takes is not known before it has run, only the mean of those before it, of each processor.
+    #[strum(serialize = "flow-means")]
+    #[serde(rename = "flow-means")]
+    FlowMeans,
     /// The shipped code: nodes that have nothing to do steal tasks that are worth their way.
     #[strum(serialize = "satin")]
     #[serde(rename = "satin")]
@@ -94,7 +98,7 @@ impl Policy {
             Policy::Gtp | Policy::GtpC | Policy::GtpR | Policy::GtpCR => Placing::Plan,
             Policy::PullRandom => Placing::Pull { by_rank: false },
             Policy::PullRank => Placing::Pull { by_rank: true },
-            Policy::Flow | Policy::FlowCopies => Placing::Grant,
+            Policy::Flow | Policy::FlowCopies | Policy::FlowMeans => Placing::Grant,
             Policy::Satin | Policy::SatinAlways => Placing::Steal,
         }
     }
@@ -115,6 +119,11 @@ impl Policy {
     /// Is who received a version a holder of it? Without copies only its writer is.
     pub(super) fn receivers_hold(self) -> bool {
         !matches!(self, Policy::Gtp | Policy::GtpR)
+    }
+
+    /// Is it known what each task takes on each processor, or only the mean?
+    pub(super) fn knows_costs(self) -> bool {
+        self != Policy::FlowMeans
     }
 
     /// Are versions copied in the background?

@@ -468,7 +468,11 @@ impl<'t> Sim<'t> {
 
     /// The time that a task is expected to take on a processor.
     fn expected_time(&self, task: TaskId, on: ProcessorId) -> f64 {
-        self.world.cost(task, on) / self.processors[on].known_speed
+        let cost = match self.policy.knows_costs() {
+            true => self.world.cost(task, on),
+            false => self.graph.mean_cost,
+        };
+        cost / self.processors[on].known_speed
     }
 
     /// The time that the running task of a processor is expected to take from now.

@@ -143,8 +143,12 @@ impl Sim<'_> {
     /// The owner measures. The least speed keeps an estimate finite.
     fn learn_speed(&mut self, task: TaskId, on: ProcessorId, took: f64) {
         if !self.is_planned() && took > 0.0 {
-            let speed = self.world.cost(task, on) / took;
-            self.processors[on].known_speed = speed.clamp(0.01, 1.0);
+            let known = &mut self.processors[on].known_speed;
+            *known = match self.policy.knows_costs() {
+                true => self.world.cost(task, on) / took,
+                false => 0.8 * *known + 0.2 * self.graph.mean_cost / took,
+            };
+            *known = known.clamp(0.01, 1.0);
         }
     }
 

@@ -81,13 +81,14 @@ fn models() -> impl Iterator<Item = Policy> {
 }
 
 /// Policies that place by what is there.
-const PLACING: [Policy; 6] = [
+const PLACING: [Policy; 7] = [
     Policy::Gtp,
     Policy::GtpC,
     Policy::GtpR,
     Policy::GtpCR,
     Policy::Flow,
     Policy::FlowCopies,
+    Policy::FlowMeans,
 ];
 
 #[track_caller]
