@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use satin_cli::build;
 use serde::{Deserialize, Serialize};
 
 use crate::{chart, jsonl, launch};
@@ -137,12 +138,11 @@ impl Programs {
     fn build() -> anyhow::Result<Programs> {
         let here = std::env::current_exe().context("cannot tell where this program lies")?;
         let release = here.parent().context("this program lies in no folder")?;
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         for what in [
             ["-p", "satin-cli", "--bin", "satin"],
             ["-p", "satin", "--example", "knary"],
         ] {
-            let status = Command::new(&cargo)
+            let status = build::cargo()
                 .args(["build", "--release", "--quiet"])
                 .args(what)
                 .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -33,18 +33,41 @@ pub struct BuildOptions {
 /// A build that takes longer shows what it does.
 const SILENT: Duration = Duration::from_secs(2);
 
+/// Cargo, as it would be started by hand. A program that was itself started by `cargo run` has variables of its own package: of these build scripts
+/// of libraries (ring) find that they have changed, and those libraries, and all that need them, would be built again at each change between the two.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_of_one_package) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Is that a variable by which cargo tells a program of which package it is?
+fn is_of_one_package(variable: &str) -> bool {
+    let begins = [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+    ];
+    begins.iter().any(|begin| variable.starts_with(begin)) || variable == "CARGO_PRIMARY_PACKAGE"
+}
+
 /// Builds it, in the workspace of the working directory, and says where the executable is. Silent, unless it fails or takes
 /// long.
 ///
 /// # Errors
 /// Cargo cannot build the target, and has printed why.
 pub fn build(target: &BuildTarget, options: &BuildOptions) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let (kind, name) = match target {
         BuildTarget::Example(name) => ("example", name),
         BuildTarget::Bin(name) => ("bin", name),
     };
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(["--profile", options.profile.as_deref().unwrap_or("release")])
@@ -141,4 +164,37 @@ fn show_if_long(from: Option<impl Read + Send + 'static>) -> Shown {
         put(&piece);
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_does_not_hear_of_the_package_that_starts_it() {
+        // Tests are started by a cargo.
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+        let command = cargo();
+        let removed = |name: &str| {
+            command
+                .get_envs()
+                .any(|(key, is)| key == name && is.is_none())
+        };
+        for name in [
+            "CARGO_PKG_NAME",
+            "CARGO_PKG_VERSION_MAJOR",
+            "CARGO_MANIFEST_DIR",
+        ] {
+            assert!(removed(name), "{name}");
+        }
+        // What people set stays.
+        for name in [
+            "CARGO_TARGET_DIR",
+            "CARGO_HOME",
+            "CARGO_BUILD_JOBS",
+            "CARGO_PROFILE_RELEASE_DEBUG",
+        ] {
+            assert!(!is_of_one_package(name), "{name}");
+        }
+    }
 }
