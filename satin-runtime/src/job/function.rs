@@ -17,7 +17,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Answer, Fingerprint, HeldValue, Kept, ValueSize,
+    Answer, Fingerprint, HeldValue, Kept, ValueName, ValueSize,
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
     loans, needs,
@@ -178,8 +178,8 @@ pub struct VTable {
     pub(crate) run: unsafe fn(&Slot, Cx, &mut Sieve<'_>) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
     pub(crate) measure: unsafe fn(&Slot) -> Option<u64>,
-    /// Bytes of what the job borrows that are not in this process.
-    pub(crate) absent: unsafe fn(&Slot) -> u64,
+    /// What the job borrows and is not in this process.
+    pub(crate) absent: unsafe fn(&Slot) -> Vec<ValueName>,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &super::Payload) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
@@ -237,7 +237,7 @@ impl VTable {
             measure: measure::<F>,
             run_bytes: run_bytes::<F>,
             finish: finish::<F>,
-            absent: |_| 0,
+            absent: |_| Vec::new(),
             drop_args: drop_as::<Args<'static, F>>,
             drop_out: drop_as::<F::Out>,
             keeps: false,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Parcel, ValueSize};
+use super::{Parcel, ValueName, ValueSize};
 
 /// A job as it looks before it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +48,8 @@ pub struct JobLoad {
     pub shape: JobShape,
     /// The shared values that it mentions, and the data that it borrows by name, those inside of others too: a node that has them not fetches them.
     pub values: Vec<ValueSize>,
-    /// Bytes of these that are not here either: they move wherever the job runs.
-    pub absent: u64,
+    /// Those of them that are not here either: they move wherever the job runs.
+    pub absent: Vec<ValueName>,
 }
 
 impl From<JobShape> for JobLoad {
@@ -59,7 +59,7 @@ impl From<JobShape> for JobLoad {
         JobLoad {
             shape,
             values,
-            absent: 0,
+            absent: Vec::new(),
         }
     }
 }

@@ -1597,7 +1597,7 @@ impl ImaginaryWorkers {
                 let load = JobLoad {
                     shape,
                     values,
-                    absent: self.absent_bytes(job.frame, job.index),
+                    absent: self.absent_data(job.frame, job.index),
                 };
                 let looked_at =
                     mix(request ^ u64::from(job.index) << 32 ^ u64::from(job.frame) << 40);

@@ -301,7 +301,7 @@ impl Steal {
                 hosted.shape.map(|shape| JobLoad {
                     shape,
                     values,
-                    absent: 0,
+                    absent: Vec::new(),
                 })
             }
         });

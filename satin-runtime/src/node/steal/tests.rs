@@ -1820,7 +1820,7 @@ fn load(bytes: u64) -> JobLoad {
     JobLoad {
         shape,
         values,
-        absent: 0,
+        absent: Vec::new(),
     }
 }
 

@@ -375,8 +375,6 @@ impl Terms {
         let stays = comes_home(shape, took, back) < back;
         let back = if stays { back * at_home } else { back };
         let share = if shape.keeps { SHARE_IF_KEPT } else { SHARE };
-        // What is not here either moves wherever the job runs.
-        let values = (values - load.absent as f64).max(0.0);
         let moved = shape.own_bytes() as f64 + back + values;
         // Where the arguments tell how little there is to do, it stays.
         let is_free = moved <= FREE && shape.bytes < TELLING;
@@ -423,9 +421,10 @@ impl Terms {
     }
 
     /// Bytes of the values that move there with this job, and for which it has to be worth that by itself: those that have not been in use
-    /// for so long that others will follow.
+    /// for so long that others will follow. What is not here either does not count: it moves wherever the job runs.
     fn values_for_it_alone(&self, load: &JobLoad) -> f64 {
-        let values = load.values.iter().map(std::slice::from_ref);
+        let is_here = |value: &&ValueSize| !load.absent.contains(&value.name);
+        let values = load.values.iter().filter(is_here).map(std::slice::from_ref);
         let lacking =
             values.map(|value| (self.used_for(value[0].name), lacking(value, &self.at_hand)));
         let mut lacking: Vec<(Duration, u64)> = lacking.filter(|(_, bytes)| *bytes > 0).collect();
@@ -694,7 +693,7 @@ mod tests {
                 ..shape(1, 2 << 20)
             },
             values: vec![data],
-            absent: 0,
+            absent: Vec::new(),
         };
         let second = 1000 * MS;
         // Of a second's work 5 MB are not too large to go home.
@@ -991,7 +990,7 @@ mod tests {
         JobLoad {
             shape: shape(1, 100),
             values: vec![value(number, 10_000_000)],
-            absent: 0,
+            absent: Vec::new(),
         }
     }
 
@@ -1016,14 +1015,25 @@ mod tests {
     #[test]
     fn what_is_not_here_either_moves_wherever_the_job_runs() {
         let terms = takes(0.1).terms(HERE, peer(), MS);
-        let lacks = |absent| JobLoad {
-            absent,
-            ..mentions(1)
+        let reads_two = |absent: &[u64]| {
+            let values = [1, 2].map(|number| value(number, 10_000_000));
+            let absent = absent
+                .iter()
+                .map(|number| values[*number as usize - 1].name);
+            JobLoad {
+                shape: shape(1, 100),
+                absent: absent.collect(),
+                values: values.to_vec(),
+            }
         };
-        assert!(!terms.accept(&lacks(0)));
-        assert!(!terms.accept(&lacks(1_000_000)), "most of it is here");
-        assert!(terms.accept(&lacks(9_000_000)), "most of it is not");
-        assert!(terms.accept(&lacks(20_000_000)), "nor is more of it");
+        assert!(!terms.accept(&reads_two(&[])));
+        assert!(!terms.accept(&reads_two(&[1])), "the other is here");
+        assert!(terms.accept(&reads_two(&[1, 2])));
+        // What the thief has already does not make up for what it has not.
+        let held: HeldNames = Arc::new([value(1, 0).name].into());
+        let terms = terms.with_at_hand(vec![held]);
+        assert!(!terms.accept(&reads_two(&[1])));
+        assert!(terms.accept(&reads_two(&[2])));
     }
 
     #[test]
@@ -1035,7 +1045,7 @@ mod tests {
         let small = JobLoad {
             shape: shape(1, 100),
             values: vec![value(1, 50_000)],
-            absent: 0,
+            absent: Vec::new(),
         };
         assert!(terms(&mut worth, 1e8, MS).accept(&small));
     }

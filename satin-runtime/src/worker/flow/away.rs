@@ -473,6 +473,11 @@ impl Missing {
         self.0.bytes()
     }
 
+    /// Their name.
+    pub(super) fn name(&self) -> Option<ValueName> {
+        self.0.name()
+    }
+
     /// Fetches them. The waiter goes on when they are here, or never will be; false, and there is nothing to wait for, if that is so already.
     pub(super) fn want(&self, pool: &Pool, waiter: Option<Waiter>) -> bool {
         Arc::clone(&self.0).want(pool, waiter)

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, History,
+        Back, History, ValueName,
         codec::{self, CodecError, Effort},
         function::{
             Args, CallSeen, Function, Packed, Sieve, VTable, export_sent, measure_sent, run_with,
@@ -183,7 +183,7 @@ const fn vtable<F: Function, P: Parts<F::Kinds>>() -> VTable {
         export: export::<F, P>,
         measure: measure::<F, P>,
         // SAFETY: in the slot is a task, which nobody runs.
-        absent: |slot| unsafe { slot.peek::<TaskRef>() }.missing_bytes(),
+        absent: |slot| unsafe { slot.peek::<TaskRef>() }.missing_names(),
         finish: |_, _| Ok(()),
         drop_args: |_| (),
         keeps: true,
@@ -505,6 +505,11 @@ impl TaskRef {
     /// Bytes that the task needs and that are not here.
     pub(super) fn missing_bytes(self) -> u64 {
         self.missing().iter().map(Missing::bytes).sum()
+    }
+
+    /// What the task needs and is not here.
+    fn missing_names(self) -> Vec<ValueName> {
+        self.missing().iter().filter_map(Missing::name).collect()
     }
 
     pub(super) fn function(self) -> &'static VTable {

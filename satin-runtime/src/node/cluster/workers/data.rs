@@ -387,13 +387,13 @@ impl ImaginaryWorkers {
         (shape, named)
     }
 
-    /// Bytes that a task reads and that are not here.
-    pub(super) fn absent_bytes(&self, parent: u32, index: u32) -> u64 {
+    /// What a task reads and is not here.
+    pub(super) fn absent_data(&self, parent: u32, index: u32) -> Vec<ValueName> {
         let frame = self.frames[parent as usize].as_ref();
         let data = frame.and_then(Invocation::data);
-        data.map_or(0, |data| {
+        data.map_or_else(Vec::new, |data| {
             let absent = data.read_by(index).filter(|(_, _, part)| !part.home);
-            absent.map(|(_, _, part)| part.value.bytes).sum()
+            absent.map(|(_, _, part)| part.value.name).collect()
         })
     }
 
