@@ -16,13 +16,14 @@ const COLUMNS: usize = 2;
 /// GTP and GTP/c start again: their lines would press the others together.
 const LEFT_OUT: [Policy; 2] = [Policy::Gtp, Policy::GtpC];
 /// The colours of the policies that are shown, in the order in which they are named.
-const COLOURS: [RGBColor; 8] = [
+const COLOURS: [RGBColor; 9] = [
     full_palette::GREY_500,
     full_palette::BROWN_500,
     full_palette::ORANGE_300,
     full_palette::ORANGE_800,
     full_palette::BLUE_300,
     full_palette::BLUE_800,
+    full_palette::CYAN_600,
     full_palette::GREEN_800,
     full_palette::GREEN_300,
 ];
@@ -159,7 +160,7 @@ mod tests {
         let all = Policy::VARIANTS.iter().copied();
         let shown: Vec<Policy> = all.filter(|policy| !LEFT_OUT.contains(policy)).collect();
         assert_eq!(shown.len(), COLOURS.len());
-        assert_eq!(colour(Policy::SatinAlways), COLOURS[7]);
+        assert_eq!(colour(Policy::SatinAlways), COLOURS[8]);
         assert!(picture.contains("5x500, 0.02 per edge, te1"));
     }
 }
