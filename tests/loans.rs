@@ -479,7 +479,7 @@ fn the_judge_of_a_task_is_told_what_is_not_here_either() {
             let loads = std::mem::take(&mut *weighs.0.lock().expect("nobody panics"));
             assert!(!loads.is_empty());
             for load in loads {
-                assert_eq!(load.absent, [name_of(&long(18_000_000))]);
+                assert_eq!(load.absent, [name_of(&long(18_000_000))].into());
                 assert_eq!(load.shape.lent, 80_000);
             }
             assert!(gate.deliver(read[0].0, answer(7)));

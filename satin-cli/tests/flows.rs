@@ -312,9 +312,8 @@ fn what_tasks_pass_on_stays_where_it_was_made() {
     let outcome = gives(PASS_ON, &answer_of_chains(), "a:2", &[]);
     let [home, there] = ["a-0", "a-1"].map(|name| common::figures(&outcome, name));
     assert!(there.jobs > 10, "{outcome:#?}");
-    // Workers here fetch what waits for long: on cores that others use, too, that may be much, but not all.
     let made = there.jobs * LENGTH * 8;
-    assert!(home.bytes_received < made, "{made}: {outcome:#?}");
+    assert!(home.bytes_received < made / 2, "{made}: {outcome:#?}");
 }
 
 #[test]

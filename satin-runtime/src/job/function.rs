@@ -3,7 +3,7 @@
 
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::Hasher as _,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -179,7 +179,7 @@ pub struct VTable {
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
     pub(crate) measure: unsafe fn(&Slot) -> Option<u64>,
     /// What the job borrows and is not in this process.
-    pub(crate) absent: unsafe fn(&Slot) -> Vec<ValueName>,
+    pub(crate) absent: unsafe fn(&Slot) -> BTreeSet<ValueName>,
     pub(crate) run_bytes: RunBytes,
     pub(crate) finish: unsafe fn(&Slot, &super::Payload) -> Result<(), CodecError>,
     pub(crate) drop_args: unsafe fn(&Slot),
@@ -237,7 +237,7 @@ impl VTable {
             measure: measure::<F>,
             run_bytes: run_bytes::<F>,
             finish: finish::<F>,
-            absent: |_| Vec::new(),
+            absent: |_| BTreeSet::new(),
             drop_args: drop_as::<Args<'static, F>>,
             drop_out: drop_as::<F::Out>,
             keeps: false,

@@ -1,7 +1,7 @@
 //! What is known of a job before it runs, and what was seen when it ran: by that a node judges whether a job is worth the
 //! way to another.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{Parcel, ValueName, ValueSize};
 
@@ -49,17 +49,17 @@ pub struct JobLoad {
     /// The shared values that it mentions, and the data that it borrows by name, those inside of others too: a node that has them not fetches them.
     pub values: Vec<ValueSize>,
     /// Those of them that are not here either: they move wherever the job runs.
-    pub absent: Vec<ValueName>,
+    pub absent: BTreeSet<ValueName>,
 }
 
 impl From<JobShape> for JobLoad {
     /// The load of a job that mentions no value.
     fn from(shape: JobShape) -> JobLoad {
-        let values = Vec::new();
+        let (values, absent) = Default::default();
         JobLoad {
             shape,
             values,
-            absent: Vec::new(),
+            absent,
         }
     }
 }

@@ -299,9 +299,8 @@ impl Steal {
                 let hosted = cx.books.look(*key).filter(|hosted| !hosted.held)?;
                 let values = values_of(parcel, lattices);
                 hosted.shape.map(|shape| JobLoad {
-                    shape,
                     values,
-                    absent: Vec::new(),
+                    ..shape.into()
                 })
             }
         });

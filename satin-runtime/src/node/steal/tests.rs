@@ -1816,11 +1816,9 @@ fn mentioning(index: u32) -> Parcel {
 
 fn load(bytes: u64) -> JobLoad {
     let values = vec![ValueSize { name: VALUE, bytes }];
-    let shape = shape(3);
     JobLoad {
-        shape,
         values,
-        absent: Vec::new(),
+        ..shape(3).into()
     }
 }
 

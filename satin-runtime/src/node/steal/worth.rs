@@ -686,14 +686,16 @@ mod tests {
             bytes: 1 << 20,
         };
         // A mebibyte of its own, and one that it borrows.
-        let load = |keeps| JobLoad {
-            shape: JobShape {
+        let load = |keeps| {
+            let shape = JobShape {
                 keeps,
                 lent: data.bytes,
                 ..shape(1, 2 << 20)
-            },
-            values: vec![data],
-            absent: Vec::new(),
+            };
+            JobLoad {
+                values: vec![data],
+                ..shape.into()
+            }
         };
         let second = 1000 * MS;
         // Of a second's work 5 MB are not too large to go home.
@@ -988,9 +990,8 @@ mod tests {
     /// A job with few arguments that mentions a value of 10 MB: over 100 MB a second that takes 120 ms.
     fn mentions(number: u8) -> JobLoad {
         JobLoad {
-            shape: shape(1, 100),
             values: vec![value(number, 10_000_000)],
-            absent: Vec::new(),
+            ..load(1, 100)
         }
     }
 
@@ -1043,9 +1044,8 @@ mod tests {
         let mut worth = knows(&[]);
         assert!(!terms(&mut worth, 1e8, MS).accept(&mentions(1)));
         let small = JobLoad {
-            shape: shape(1, 100),
             values: vec![value(1, 50_000)],
-            absent: Vec::new(),
+            ..load(1, 100)
         };
         assert!(terms(&mut worth, 1e8, MS).accept(&small));
     }

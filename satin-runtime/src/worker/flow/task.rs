@@ -6,6 +6,7 @@
 
 use std::{
     any::TypeId,
+    collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Weak,
@@ -508,7 +509,7 @@ impl TaskRef {
     }
 
     /// What the task needs and is not here.
-    fn missing_names(self) -> Vec<ValueName> {
+    fn missing_names(self) -> BTreeSet<ValueName> {
         self.missing().iter().filter_map(Missing::name).collect()
     }
 

@@ -5,7 +5,7 @@
 //! reads. What nothing reads any more is let go; what no task reads, the closure takes home at its end.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -100,6 +100,11 @@ impl FlowData {
             let parts = parts.filter(move |(number, _)| *part == ALL || number == part);
             parts.map(|(number, part)| (*maker, number, *part))
         })
+    }
+
+    /// Those of them that are not here.
+    fn not_here(&self, index: u32) -> impl Iterator<Item = (u32, u32, Part)> + '_ {
+        self.read_by(index).filter(|(_, _, part)| !part.home)
     }
 
     /// The node that keeps the first that the task reads of what is kept by one.
@@ -388,13 +393,11 @@ impl ImaginaryWorkers {
     }
 
     /// What a task reads and is not here.
-    pub(super) fn absent_data(&self, parent: u32, index: u32) -> Vec<ValueName> {
+    pub(super) fn absent_data(&self, parent: u32, index: u32) -> BTreeSet<ValueName> {
         let frame = self.frames[parent as usize].as_ref();
-        let data = frame.and_then(Invocation::data);
-        data.map_or_else(Vec::new, |data| {
-            let absent = data.read_by(index).filter(|(_, _, part)| !part.home);
-            absent.map(|(_, _, part)| part.value.name).collect()
-        })
+        let data = frame.and_then(Invocation::data).into_iter();
+        let absent = data.flat_map(|data| data.not_here(index));
+        absent.map(|(_, _, part)| part.value.name).collect()
     }
 
     /// A task is done: what it has made is here, or kept elsewhere.
@@ -582,7 +585,7 @@ impl ImaginaryWorkers {
         let Some(data) = self.data_of(job.frame) else {
             return false;
         };
-        let missing = data.read_by(job.index).filter(|(_, _, part)| !part.home);
+        let missing = data.not_here(job.index);
         let missing: Vec<(u32, u32)> = missing.map(|(maker, part, _)| (maker, part)).collect();
         if missing.is_empty() {
             return false;
@@ -599,7 +602,7 @@ impl ImaginaryWorkers {
     pub(super) fn has_data(&self, job: &Spawned) -> bool {
         let frame = self.frames[job.frame as usize].as_ref();
         let data = frame.and_then(Invocation::data);
-        data.is_none_or(|data| data.read_by(job.index).all(|(_, _, part)| part.home))
+        data.is_none_or(|data| data.not_here(job.index).next().is_none())
     }
 
     fn fetch(&mut self, frame: u32, maker: u32, part: u32) {
@@ -728,7 +731,7 @@ impl ImaginaryWorkers {
         for job in waiting {
             let invocation = self.frame(frame);
             let data = invocation.data().expect("it is a flow");
-            let is_home = data.read_by(job.index).all(|(_, _, part)| part.home);
+            let is_home = data.not_here(job.index).next().is_none();
             if waits_again && !invocation.has_inputs(job.index) {
                 self.set_child(frame, job.index, ChildState::Waiting);
             } else if is_home {
@@ -814,7 +817,7 @@ impl ImaginaryWorkers {
         for job in &self.fetching {
             let frame = self.frames[job.frame as usize].as_ref();
             let data = frame.and_then(Invocation::data)?;
-            let mut missing = data.read_by(job.index).filter(|(_, _, part)| !part.home);
+            let mut missing = data.not_here(job.index);
             if missing.any(|(_, _, part)| part.ticket.is_none()) {
                 let id = self.id(job.frame).child(job.index);
                 return Some(format!("task {id} waits for data that nobody brings"));
