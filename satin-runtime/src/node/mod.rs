@@ -1024,6 +1024,12 @@ impl Node {
         self.storage.run()
     }
 
+    /// Does the batch that is on its way to the store lack room for what else the node has to write?
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn writes_full_batch(&self) -> bool {
+        self.storage.writes_full_batch()
+    }
+
     /// The lives that fell silent, and that this node looks for.
     #[cfg(any(test, feature = "harness"))]
     pub fn misses(&self) -> impl Iterator<Item = Peer> {

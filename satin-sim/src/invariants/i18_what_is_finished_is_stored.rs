@@ -12,8 +12,8 @@
 //! than a period at each of them. So what was kept below a job counts here until a while after the job's end, if it had to be in
 //! the store by then; and the job's own result begins its period where the answer arrives.
 //!
-//! It is checked while the store answers, no write fails and no run is done: else a write may take any time. A batch that is nearly
-//! full puts what does not fit off by one more cycle. A node that stops, or goes on with another run, begins its periods anew. What
+//! It is checked while the store answers, no write fails and no run is done: else a write may take any time. A full batch puts
+//! what does not fit off by one more cycle. A node that stops, or goes on with another run, begins its periods anew. What
 //! a node that is gone had not yet to have written is lost.
 
 use std::{
@@ -57,7 +57,7 @@ type Place = (u32, Option<HostedId>, JobId);
 #[derive(Clone, Copy)]
 struct Young {
     since: Duration,
-    /// Nearly full batches of its node until then.
+    /// Full batches of its node until then.
     full: u32,
 }
 
@@ -230,9 +230,7 @@ impl StoredInTime {
             }
             // Those who go on may call the root jobs again whose results only `main` had.
             Noted::AllGone => self.over.clear(),
-            Noted::Written(bytes) => {
-                writer.full += u32::from(*bytes > seen.config.store_batch / 2);
-            }
+            Noted::Written { is_full } => writer.full += u32::from(*is_full),
             Noted::Computed { .. } | Noted::AtOnce(_) | Noted::Forgot => {}
         }
     }

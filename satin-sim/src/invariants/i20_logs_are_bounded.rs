@@ -7,7 +7,7 @@
 //! times as much has been written since, and a little while later the rest goes. So what is in the log longer than that takes is
 //! no more than five times what was alive when it was written anew, what a log may have in any case, and one batch.
 //!
-//! The log is checked while the store answers and no write fails, as in I18, and not soon after a batch was nearly full: then there
+//! The log is checked while the store answers and no write fails, as in I18, and not soon after a batch was full: then there
 //! was more to write than fits into one, and what is written anew takes several. Results of root jobs stay, and do not count.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -50,8 +50,8 @@ impl Invariant for LogsBounded {
         let mut written = Vec::new();
         for note in &journal[std::mem::replace(&mut self.read, journal.len())..] {
             match note.what {
-                Noted::Written(bytes) => {
-                    if bytes > seen.config.store_batch / 2 {
+                Noted::Written { is_full } => {
+                    if is_full {
                         self.hindered.insert(note.node, note.at);
                     }
                     written.push(note.node);

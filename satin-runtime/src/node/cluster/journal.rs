@@ -49,8 +49,11 @@ pub enum Noted {
     AtOnce(JobId),
     /// The node writes to a log, or to another than before.
     Ready,
-    /// A batch of the node with so many bytes has come to the store.
-    Written(usize),
+    /// A batch of the node has come to the store.
+    Written {
+        /// It had no room for all that the node has to write: the rest goes with the next.
+        is_full: bool,
+    },
     /// The store has forgotten segments of the node.
     Forgot,
     /// The node stops, as by `SIGSTOP`.

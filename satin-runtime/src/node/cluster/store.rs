@@ -261,6 +261,7 @@ impl Cluster {
     /// The order of that life of a node has come to the store. What it does then is durable, though the node may die before it hears.
     pub(super) fn obey(&mut self, node: u32, me: Peer, order: StorageOrder, alive: usize) {
         let dice = self.rng.random_range(0..200);
+        let is_full = self.slot(node).node.writes_full_batch();
         let Some(store) = self.store.as_mut().filter(|store| !store.is_silent) else {
             return;
         };
@@ -303,7 +304,6 @@ impl Cluster {
                         alive,
                         batch,
                     };
-                    let bytes = stored.bytes();
                     let segment = store.write(run, me, stored, begins);
                     answers.push(Event::Written {
                         number,
@@ -315,7 +315,7 @@ impl Cluster {
                         answers.push(Event::Superseded(later));
                     }
                     self.check_written(run, &copy);
-                    self.note(node, Noted::Written(bytes));
+                    self.note(node, Noted::Written { is_full });
                 }
                 if fails {
                     let text = "the disk is full".into();

@@ -255,6 +255,13 @@ impl Storage {
         self.run
     }
 
+    /// A batch is on its way that has no room for all that is to be written.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn writes_full_batch(&self) -> bool {
+        let writing = self.writing.as_ref();
+        writing.is_some_and(|writing| writing.is_full)
+    }
+
     /// This node has come in: no mark is dropped before what stands in the store is in its table.
     pub(crate) fn come_in(&mut self, cx: &mut Context<'_>) {
         // The next life has a log of its own, and how much may be in that does not depend on what the former one had.
