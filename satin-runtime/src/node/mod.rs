@@ -1537,7 +1537,9 @@ impl Parts<'_> {
             bounds, keeping, ..
         } = self;
         let gone = bounds.sweep(&|root| needs_bounds(cx.books, keeping, root));
-        cx.actions.extend(gone.into_iter().map(Action::ForgetRoot));
+        // Not those of `main`, with which all before them end: a new `main` may be at those again. They go with the next that ends.
+        let gone = gone.into_iter().filter(|root| !root.is_of_main());
+        cx.actions.extend(gone.map(Action::ForgetRoot));
     }
 
     /// Forgets root jobs of processes that did not come back: no word will ever end them.

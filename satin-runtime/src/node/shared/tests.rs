@@ -1113,6 +1113,27 @@ fn bounds_go_with_the_results_they_are_kept_for() {
     }
 }
 
+/// A node hosted a part of a later root job of the first `main`, and so has kept its bounds. Found by seed 16010 of the simulator.
+#[test]
+fn a_new_main_keeps_its_bounds_when_those_of_a_later_root_job_of_the_last_go() {
+    let mut cluster = pool(1, &[("a", 2)]);
+    let root = root(&mut cluster);
+    cluster.offer(0, BEST, root, 3);
+    let later = Offer {
+        bound: BEST,
+        root: RootName {
+            number: root.name.number + 1,
+            fingerprint: Fingerprint(9),
+        },
+        value: Smallest::write(4),
+    };
+    cluster.node_mut(0).bounds.keep(vec![later], &Smallest);
+    assert_eq!(cluster.node(0).bounds.roots().count(), 2);
+    let is_swept = |cluster: &Cluster| cluster.node(0).bounds.roots().count() == 1;
+    assert!(cluster.run_until(secs(60), is_swept));
+    assert_eq!(cluster.bound(0, BEST, root), Some(3));
+}
+
 #[test]
 fn root_jobs_of_other_threads_are_not_remembered_for_ever() {
     let mut cluster = pool(3, &[("a", 2)]);
