@@ -648,6 +648,27 @@ fn a_task_waits_for_what_is_under_way_already() {
     assert_eq!(cluster.traffic.of(MessageKind::Part).all(), 4);
 }
 
+/// What a task waits for does not wait for what is fetched from the same node in case it is needed, but for the piece that is under way.
+#[test]
+fn what_is_needed_now_comes_before_what_will_be() {
+    let mut cluster = quiet(&[("a", 1), ("b", 1), ("c", 1)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    cluster.set_path("b", "c", slow_path());
+    let later = [8, 9].map(|pieces| kept(&mut cluster, 1, 0, pieces * MIB));
+    let now = kept(&mut cluster, 1, 0, MIB);
+    for name in later {
+        prefetch(&mut cluster, 0, 2, name, 1);
+    }
+    let has_begun = |cluster: &Cluster| cluster.traffic.of(MessageKind::Part).all() > 2;
+    assert!(cluster.run_until(secs(5), has_begun));
+    lend(&mut cluster, 2, 1, now);
+    // A piece takes a second.
+    cluster.run_for(ms(2500));
+    assert_eq!(cluster.effort(2).started, 1);
+    cluster.run_for(secs(30));
+    assert!(later.iter().all(|name| cluster.has_value(2, *name)));
+}
+
 #[test]
 fn nobody_is_told_of_what_it_has_or_what_nobody_has() {
     let mut cluster = quiet(&[("a", 3)]);

@@ -43,6 +43,8 @@ pub const PIECE: u64 = 1 << 20;
 /// The number of pieces of a value that are under way at a time: enough to fill 100 Mbit/s over 300 ms. Too
 /// small: long links are not filled. Too large: a value holds up jobs and answers.
 const UNDER_WAY: usize = 4;
+/// The same of a value for which nothing waits yet. Too large: what a job waits for comes behind it over the same link.
+const UNDER_WAY_AHEAD: usize = 1;
 /// The silence after which a holder is given up. Whether it lives is membership's business, and pieces that a
 /// broken connection lost are asked for again at once: this is for the unforeseen. It must be longer than the
 /// pieces under way take on a slow link.
@@ -158,6 +160,20 @@ impl Fetch {
     /// Does nothing wait for it yet?
     fn is_ahead(&self) -> bool {
         self.waiting.is_empty() && self.askers.is_empty()
+    }
+
+    /// Asks the holder for the next pieces, once it is known how many there are.
+    fn ask_for_pieces(&mut self, cx: &mut Context<'_>, name: ValueName) {
+        let most = match self.is_ahead() {
+            true => UNDER_WAY_AHEAD,
+            false => UNDER_WAY,
+        };
+        while self.under_way.len() < most && self.total.is_some_and(|total| self.asked < total) {
+            let offset = self.asked;
+            want(cx, name, self, offset);
+            self.asked += PIECE;
+            self.under_way.insert(offset);
+        }
     }
 }
 
@@ -323,6 +339,8 @@ impl Values {
             let fetch = self.fetches.get_mut(name).expect("it has begun");
             fetch.lent &= lent.contains(name);
             fetch.waiting.insert(number);
+            // It may have been fetched at leisure so far.
+            fetch.ask_for_pieces(cx, *name);
         }
         self.waiting
             .insert(number, WaitingForValues { then, missing });
@@ -544,6 +562,7 @@ impl Values {
                 self.deny(cx, from, name);
             } else {
                 fetch.askers.insert(from);
+                fetch.ask_for_pieces(cx, name);
                 // The holder may wait in turn, and its holder for this node: if the word comes
                 // back, it is a ring.
                 let (who, hops, holder) = (from, 0, fetch.holder.peer);
@@ -697,12 +716,7 @@ impl Values {
         fetch.gets_on = true;
         // Patience is with the silence, not with the length of the value.
         fetch.gives_up = cx.now + PATIENCE;
-        while fetch.under_way.len() < UNDER_WAY && fetch.asked < total {
-            let offset = fetch.asked;
-            want(cx, name, fetch, offset);
-            fetch.asked += PIECE;
-            fetch.under_way.insert(offset);
-        }
+        fetch.ask_for_pieces(cx, name);
         cx.actions.push_back(Action::Store {
             name,
             root: fetch.root,
