@@ -71,6 +71,21 @@ fn a_main_that_yields_may_have_called_more_root_jobs_179564936607698() {
     assert_eq!(trial.violation, None);
 }
 
+/// A small batch that was full was taken for one with room; the bounds of a new main went with those of a later root job of the last;
+/// a task that was not worth its way was run, although others had announced it since it had been looked at.
+#[test]
+fn what_went_wrong_once_goes_right() {
+    for seed in [
+        179_578_248_803_509,
+        16_010,
+        179_578_727_643_412,
+        179_578_727_691_079,
+    ] {
+        let trial = trial::run(seed, &Options::default());
+        assert_eq!(trial.violation, None, "seed {seed}");
+    }
+}
+
 /// The simulator can find something: jobs of the dead that nobody puts back are missed at once.
 #[test]
 fn what_is_left_out_is_found() {

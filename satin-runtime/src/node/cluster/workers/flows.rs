@@ -611,7 +611,11 @@ impl ImaginaryWorkers {
             return Some(History::default());
         }
         let id = self.id(job.frame).child(job.index);
-        self.index.may_leave(&id)
+        // It may be run here after all, later, and others may have it by then.
+        self.index.may_leave(&id).map(|_| History {
+            marked: true,
+            ..History::default()
+        })
     }
 
     // ---- for those who check it
