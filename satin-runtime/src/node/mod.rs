@@ -1537,7 +1537,8 @@ impl Parts<'_> {
             bounds, keeping, ..
         } = self;
         let gone = bounds.sweep(&|root| needs_bounds(cx.books, keeping, root));
-        // Not those of `main`, with which all before them end: a new `main` may be at those again. They go with the next that ends.
+        // Not those of `main`, with which all before them end: a new `main` may be at those again. They go with the next
+        // one of their number, or a higher one, that ends.
         let gone = gone.into_iter().filter(|root| !root.is_of_main());
         cx.actions.extend(gone.map(Action::ForgetRoot));
     }

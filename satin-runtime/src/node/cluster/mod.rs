@@ -107,6 +107,8 @@ enum Happening {
         order: Box<StorageOrder>,
         /// Bytes of results that the node had when it gave the order to write.
         alive: usize,
+        /// The batch of that order has no room for all that the node has to write.
+        is_full: bool,
     },
     /// A node hears from the store.
     Stored {
@@ -832,7 +834,8 @@ impl Cluster {
                 life,
                 order,
                 alive,
-            } => self.obey(node, life, *order, alive),
+                is_full,
+            } => self.obey(node, life, *order, alive, is_full),
             Happening::Stored { node, answer } => self.tell(node, *answer),
             Happening::Lost { node, other, epoch } => self.lose(node, other, epoch),
             Happening::Gone { node, peer } => self.tell(node, Event::Gone(peer)),

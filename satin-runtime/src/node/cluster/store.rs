@@ -240,11 +240,13 @@ impl Cluster {
             };
             let life = self.peer(node);
             let order = Box::new(order);
+            let is_full = self.slot(node).node.writes_full_batch();
             let ordered = Happening::Ordered {
                 node,
                 life,
                 order,
                 alive,
+                is_full,
             };
             self.schedule(at, ordered);
         }
@@ -259,9 +261,15 @@ impl Cluster {
     }
 
     /// The order of that life of a node has come to the store. What it does then is durable, though the node may die before it hears.
-    pub(super) fn obey(&mut self, node: u32, me: Peer, order: StorageOrder, alive: usize) {
+    pub(super) fn obey(
+        &mut self,
+        node: u32,
+        me: Peer,
+        order: StorageOrder,
+        alive: usize,
+        is_full: bool,
+    ) {
         let dice = self.rng.random_range(0..200);
-        let is_full = self.slot(node).node.writes_full_batch();
         let Some(store) = self.store.as_mut().filter(|store| !store.is_silent) else {
             return;
         };

@@ -1604,7 +1604,7 @@ impl ImaginaryWorkers {
                 let is_picked = self.picky == 0 || looked_at.is_multiple_of(self.picky);
                 if !is_picked || !terms.accept(&load) {
                     not_worth.push(load);
-                    self.queue_again(job);
+                    self.stays_after_all(job);
                     continue;
                 }
                 self.see_unclaimed(None, &job);

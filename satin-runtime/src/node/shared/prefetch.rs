@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Peer;
+use super::{super::Peer, values::PIECE};
 use crate::job::{RootName, ValueName, ValueSize};
 
-/// So many values are fetched from one node at a time before they are needed. Too many: what a job waits for comes late (with two, graphs whose tasks
-/// read much from many nodes took a tenth longer).
-const FROM_EACH: usize = 1;
+/// Bytes that are fetched from one node at a time before they are needed, unless it is one value. Too few: the link stands still between two small ones. Too
+/// many: what a job waits for comes late (with two large values at a time graphs whose tasks read much from many nodes took a tenth longer).
+const FROM_EACH: u64 = PIECE;
 
 /// The part of the room for borrowed data that values which will be needed may take while they wait to be fetched, and the same while they are being
 /// fetched. (What has come is borrowed like anything else.) Too small: what comes late is fetched when it is needed. Too large: they drive out of the
@@ -53,8 +53,8 @@ pub(super) struct Prefetches {
     under_way: BTreeMap<ValueName, Told>,
     /// Bytes of those.
     bytes_under_way: u64,
-    /// How many of those come from each node.
-    from: BTreeMap<Peer, usize>,
+    /// How many of those come from each node, and how many bytes.
+    from: BTreeMap<Peer, (usize, u64)>,
 }
 
 impl Prefetches {
@@ -82,11 +82,9 @@ impl Prefetches {
         let most = room / SHARE;
         let is_free = |told: &Told| {
             let bytes = self.bytes_under_way + told.wanted.value.bytes;
-            bytes <= most
-                && self
-                    .from
-                    .get(&told.wanted.from)
-                    .is_none_or(|count| *count < FROM_EACH)
+            let from = self.from.get(&told.wanted.from);
+            let fits = from.is_none_or(|(_, from)| from + told.wanted.value.bytes <= FROM_EACH);
+            bytes <= most && fits
         };
         let next = self.waiting.iter().position(is_free)?;
         let next = self.waiting.remove(next)?;
@@ -97,7 +95,8 @@ impl Prefetches {
     /// The value is being fetched.
     pub(super) fn begin(&mut self, told: Told) {
         self.bytes_under_way += told.wanted.value.bytes;
-        *self.from.entry(told.wanted.from).or_default() += 1;
+        let from = self.from.entry(told.wanted.from).or_default();
+        *from = (from.0 + 1, from.1 + told.wanted.value.bytes);
         self.under_way.insert(told.wanted.value.name, told);
     }
 
@@ -107,8 +106,8 @@ impl Prefetches {
         let ended: Vec<Told> = ended.map(|(_, told)| told).collect();
         for Told { wanted, .. } in &ended {
             self.bytes_under_way -= wanted.value.bytes;
-            if let Some(count) = self.from.get_mut(&wanted.from) {
-                *count -= 1;
+            if let Some((count, bytes)) = self.from.get_mut(&wanted.from) {
+                (*count, *bytes) = (*count - 1, *bytes - wanted.value.bytes);
                 if *count == 0 {
                     self.from.remove(&wanted.from);
                 }
@@ -173,23 +172,37 @@ mod tests {
 
     #[test]
     fn one_comes_from_each_node_at_a_time_in_the_order_in_which_they_were_told() {
+        let room = 100 * PIECE;
         let mut prefetches = Prefetches::default();
         for (number, from) in (0..).zip([1, 1, 1, 2, 1, 2]) {
-            assert!(prefetches.push(told(number, 10, from), 1000).is_empty());
+            let forgotten = prefetches.push(told(number, 2 * PIECE, from), room);
+            assert!(forgotten.is_empty());
         }
-        assert_eq!(begun(&mut prefetches, 1000), [0, 3]);
+        assert_eq!(begun(&mut prefetches, room), [0, 3]);
         let ended = prefetches.ended(|name| name.0[0] == 0);
         assert_eq!(ended.iter().map(number).collect::<Vec<_>>(), [0]);
-        assert_eq!(begun(&mut prefetches, 1000), [1]);
+        assert_eq!(begun(&mut prefetches, room), [1]);
         for (ended, next) in [(2, &[2, 5][..]), (2, &[4]), (1, &[])] {
             assert_eq!(prefetches.ended(|_| true).len(), ended);
-            assert_eq!(begun(&mut prefetches, 1000), next);
+            assert_eq!(begun(&mut prefetches, room), next);
         }
         assert!(prefetches.is_empty() && prefetches.from.is_empty());
         assert_eq!(
             (prefetches.waiting_bytes, prefetches.bytes_under_way),
             (0, 0)
         );
+    }
+
+    #[test]
+    fn small_ones_come_together() {
+        let room = 100 * PIECE;
+        let mut prefetches = Prefetches::default();
+        for (number, bytes) in (0..).zip([PIECE / 2, PIECE / 4, PIECE / 2, PIECE / 4]) {
+            prefetches.push(told(number, bytes, 1), room);
+        }
+        assert_eq!(begun(&mut prefetches, room), [0, 1, 3]);
+        prefetches.ended(|name| name.0[0] == 0);
+        assert_eq!(begun(&mut prefetches, room), [2]);
     }
 
     #[test]

@@ -651,9 +651,9 @@ fn a_task_waits_for_what_is_under_way_already() {
 /// What a task waits for does not wait for what is fetched from the same node in case it is needed, but for the piece that is under way.
 #[test]
 fn what_is_needed_now_comes_before_what_will_be() {
-    let mut cluster = quiet(&[("a", 1), ("b", 1), ("c", 1)]);
+    let mut cluster = quiet(&[("a", 3)]);
     cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
-    cluster.set_path("b", "c", slow_path());
+    cluster.set_path("a", "a", slow_path());
     let later = [8, 9].map(|pieces| kept(&mut cluster, 1, 0, pieces * MIB));
     let now = kept(&mut cluster, 1, 0, MIB);
     for name in later {

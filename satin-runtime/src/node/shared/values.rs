@@ -43,7 +43,7 @@ pub const PIECE: u64 = 1 << 20;
 /// The number of pieces of a value that are under way at a time: enough to fill 100 Mbit/s over 300 ms. Too
 /// small: long links are not filled. Too large: a value holds up jobs and answers.
 const UNDER_WAY: usize = 4;
-/// The same of a value for which nothing waits yet. Too large: what a job waits for comes behind it over the same link.
+/// The same of a value for which nothing waits yet, from a node of this site. Too large: what a job waits for comes behind it over the same link.
 const UNDER_WAY_AHEAD: usize = 1;
 /// The silence after which a holder is given up. Whether it lives is membership's business, and pieces that a
 /// broken connection lost are asked for again at once: this is for the unforeseen. It must be longer than the
@@ -164,7 +164,7 @@ impl Fetch {
 
     /// Asks the holder for the next pieces, once it is known how many there are.
     fn ask_for_pieces(&mut self, cx: &mut Context<'_>, name: ValueName) {
-        let most = match self.is_ahead() {
+        let most = match self.is_ahead() && cx.view.is_near(self.holder.peer) {
             true => UNDER_WAY_AHEAD,
             false => UNDER_WAY,
         };

@@ -315,8 +315,14 @@ impl Boards {
         own.chain([&self.others])
     }
 
-    /// The gate: the first task that needs what that node keeps; or else the last one of the fullest board; in a slot aside, if it may leave.
-    pub(in crate::worker) fn take(&self, pool: &Pool, thief: u128, wants: Wants) -> Option<Found> {
+    /// The gate: the first task that needs what that node keeps; or else the last one of the fullest board; in a slot aside, if it may leave. And whether
+    /// it is to be looked up if it stays after all, as its flow may have run before.
+    pub(in crate::worker) fn take(
+        &self,
+        pool: &Pool,
+        thief: u128,
+        wants: Wants,
+    ) -> Option<(Found, bool)> {
         let of_fullest = || {
             let fullest = self.all().max_by_key(|board| board.len())?;
             fullest.take(BTreeMap::pop_last)
@@ -336,7 +342,7 @@ impl Boards {
                         history,
                         ..Back::default()
                     };
-                    return Some(Found { slot, back });
+                    return Some((Found { slot, back }, task.core().is_marked));
                 }
                 Err(payload) => task.core().panicked(pool, payload),
             }

@@ -451,15 +451,11 @@ impl TaskRef {
             || self.core().has_away() && risk().is_too_much()
     }
 
-    /// The history with which the task leaves, if it may. One of a flow that may have run before is looked up by a worker if others may have it;
-    /// and else wherever it is run, as that may be here, later, if it is not worth the way.
+    /// The history with which the task leaves, if it may. One of a flow that may have run before is looked up by a worker if others may have it.
     pub(super) fn may_leave(self, pool: &Pool) -> Option<History> {
         match self.stays() {
             true => None,
-            false if self.core().is_marked => self.history(pool).map(|_| History {
-                marked: true,
-                ..History::default()
-            }),
+            false if self.core().is_marked => self.history(pool),
             false => Some(History::default()),
         }
     }

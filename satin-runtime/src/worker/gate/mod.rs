@@ -384,7 +384,7 @@ impl Gate {
         let had_held = leavers.had_held;
         for leaver in refused {
             let depth = length_of(&leaver.place.id);
-            self.pool.come_back(leaver.job(), depth, leaver.back);
+            self.pool.come_back(leaver.job(), depth, leaver.stays());
         }
         self.enter_all(leavers, not_worth, tell);
         if had_held {
@@ -405,7 +405,7 @@ impl Gate {
         };
         let function = leaver.job().function.get().info.name;
         repeats::warn("a job cannot leave this process", function, &error);
-        self.pool.come_back(leaver.job(), STAYS, leaver.back);
+        self.pool.come_back(leaver.job(), STAYS, leaver.stays());
         false
     }
 
@@ -510,8 +510,8 @@ impl Gate {
             };
             let mut parent = None;
             while jobs.len() < limit && misses > 0 {
-                let Some(Found { slot, back }) = self.take_from(source, depth, parent, thief)
-                else {
+                let taken = self.take_from(source, depth, parent, thief);
+                let Some((Found { slot, back }, is_looked_up)) = taken else {
                     misses -= 1;
                     break;
                 };
@@ -519,22 +519,25 @@ impl Gate {
                 let job = unsafe { &*slot };
                 parent = Some(job.parent.get());
                 match self.prepare(job, back) {
-                    Some(leaver) => jobs.push(leaver),
+                    Some(leaver) => jobs.push(Leaver {
+                        is_looked_up,
+                        ..leaver
+                    }),
                     None => misses -= 1,
                 }
             }
         }
     }
 
-    /// A job of that depth, of that parent if there is one. Public jobs of one depth in one deque are siblings.
+    /// A job of that depth, of that parent if there is one; and whether it is to be looked up if it stays. Public jobs of one depth in one deque are siblings.
     fn take_from(
         &self,
         source: TakeFrom,
         depth: u16,
         parent: Option<*const Frame>,
         thief: Thief,
-    ) -> Option<Found> {
-        match source {
+    ) -> Option<(Found, bool)> {
+        let found = match source {
             TakeFrom::Deque(victim) => {
                 let victim = self.pool.worker(victim);
                 let (level, _) = victim.public()?;
@@ -545,7 +548,9 @@ impl Gate {
                 let back = Back::default();
                 Some(Found { slot, back })
             }
-            TakeFrom::Board => (self.pool.boards).take(&self.pool, thief.node, thief.wants),
+            TakeFrom::Board => {
+                return (self.pool.boards).take(&self.pool, thief.node, thief.wants);
+            }
             TakeFrom::Returned => self.pool.take_returned(|absent| {
                 let &(level, slot) = absent.returned.first()?;
                 // SAFETY: under the lock no thread takes the job, so its owner waits for it.
@@ -556,7 +561,8 @@ impl Gate {
             // Only one held job for each thief: if the thief dies, it is known which job was there.
             TakeFrom::Held if parent.is_none() => self.pool.take_held(),
             TakeFrom::Held => None,
-        }
+        };
+        found.map(|found| (found, false))
     }
 
     fn prepare(&self, job: &Slot, back: Back) -> Option<Leaver> {
@@ -576,6 +582,7 @@ impl Gate {
             values: Vec::new(),
             lent: 0,
             is_measured: false,
+            is_looked_up: false,
             shape: None,
             trip: JobTrip::default(),
         })

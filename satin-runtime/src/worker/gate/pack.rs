@@ -58,6 +58,8 @@ pub(super) struct Leaver {
     pub(super) lent: u64,
     /// The judge has let it go by its size.
     pub(super) is_measured: bool,
+    /// A task of a flow that may have run before: by the time at which a worker runs it here others may have announced that they have it.
+    pub(super) is_looked_up: bool,
     /// What it looked like to the judge.
     pub(super) shape: Option<JobShape>,
     /// The way that it is to go.
@@ -68,6 +70,13 @@ impl Leaver {
     pub(super) fn job(&self) -> &Slot {
         // SAFETY: the job was taken to leave: its slot and the frames above it live until it is settled.
         unsafe { &*self.slot.0 }
+    }
+
+    /// The state of the job, if it stays.
+    pub(super) fn stays(&self) -> Back {
+        let mut back = self.back;
+        back.history.marked |= self.is_looked_up;
+        back
     }
 
     /// Writes the arguments, if that is known to be quick for this function. False if it is not.

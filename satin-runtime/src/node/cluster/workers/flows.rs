@@ -542,6 +542,14 @@ impl ImaginaryWorkers {
         }
     }
 
+    /// A task that was to leave stays. By the time at which a worker runs it others may have announced that they have it.
+    pub(super) fn stays_after_all(&mut self, mut job: Spawned) {
+        let flow = self.frames[job.frame as usize].as_ref();
+        let is_task = flow.is_some_and(|flow| flow.flow.is_some());
+        job.back.history.marked |= is_task && self.looks_up_tasks(job.frame);
+        self.queue_again(job);
+    }
+
     fn looks_up_tasks(&self, flow: u32) -> bool {
         let mut rules = [Rule::Inherit, Rule::LookUpTasks].iter();
         let flow = self.frames[flow as usize].as_ref();
@@ -611,11 +619,7 @@ impl ImaginaryWorkers {
             return Some(History::default());
         }
         let id = self.id(job.frame).child(job.index);
-        // It may be run here after all, later, and others may have it by then.
-        self.index.may_leave(&id).map(|_| History {
-            marked: true,
-            ..History::default()
-        })
+        self.index.may_leave(&id)
     }
 
     // ---- for those who check it
