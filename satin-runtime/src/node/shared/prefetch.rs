@@ -53,8 +53,8 @@ pub(super) struct Prefetches {
     under_way: BTreeMap<ValueName, Told>,
     /// Bytes of those.
     bytes_under_way: u64,
-    /// How many of those come from each node, and how many bytes.
-    from: BTreeMap<Peer, (usize, u64)>,
+    /// How many of those bytes come from each node.
+    from: BTreeMap<Peer, u64>,
 }
 
 impl Prefetches {
@@ -83,7 +83,7 @@ impl Prefetches {
         let is_free = |told: &Told| {
             let bytes = self.bytes_under_way + told.wanted.value.bytes;
             let from = self.from.get(&told.wanted.from);
-            let fits = from.is_none_or(|(_, from)| from + told.wanted.value.bytes <= FROM_EACH);
+            let fits = from.is_none_or(|from| from + told.wanted.value.bytes <= FROM_EACH);
             bytes <= most && fits
         };
         let next = self.waiting.iter().position(is_free)?;
@@ -95,8 +95,7 @@ impl Prefetches {
     /// The value is being fetched.
     pub(super) fn begin(&mut self, told: Told) {
         self.bytes_under_way += told.wanted.value.bytes;
-        let from = self.from.entry(told.wanted.from).or_default();
-        *from = (from.0 + 1, from.1 + told.wanted.value.bytes);
+        *self.from.entry(told.wanted.from).or_default() += told.wanted.value.bytes;
         self.under_way.insert(told.wanted.value.name, told);
     }
 
@@ -106,9 +105,9 @@ impl Prefetches {
         let ended: Vec<Told> = ended.map(|(_, told)| told).collect();
         for Told { wanted, .. } in &ended {
             self.bytes_under_way -= wanted.value.bytes;
-            if let Some((count, bytes)) = self.from.get_mut(&wanted.from) {
-                (*count, *bytes) = (*count - 1, *bytes - wanted.value.bytes);
-                if *count == 0 {
+            if let Some(bytes) = self.from.get_mut(&wanted.from) {
+                *bytes -= wanted.value.bytes;
+                if *bytes == 0 {
                     self.from.remove(&wanted.from);
                 }
             }

@@ -384,7 +384,8 @@ impl Gate {
         let had_held = leavers.had_held;
         for leaver in refused {
             let depth = length_of(&leaver.place.id);
-            self.pool.come_back(leaver.job(), depth, leaver.stays());
+            self.pool
+                .come_back(leaver.job(), depth, leaver.back_to_stay());
         }
         self.enter_all(leavers, not_worth, tell);
         if had_held {
@@ -405,7 +406,8 @@ impl Gate {
         };
         let function = leaver.job().function.get().info.name;
         repeats::warn("a job cannot leave this process", function, &error);
-        self.pool.come_back(leaver.job(), STAYS, leaver.stays());
+        self.pool
+            .come_back(leaver.job(), STAYS, leaver.back_to_stay());
         false
     }
 
@@ -518,11 +520,8 @@ impl Gate {
                 // SAFETY: we have just taken the job: its slot and the frames above it live until it is settled.
                 let job = unsafe { &*slot };
                 parent = Some(job.parent.get());
-                match self.prepare(job, back) {
-                    Some(leaver) => jobs.push(Leaver {
-                        is_looked_up,
-                        ..leaver
-                    }),
+                match self.prepare(job, back, is_looked_up) {
+                    Some(leaver) => jobs.push(leaver),
                     None => misses -= 1,
                 }
             }
@@ -565,7 +564,7 @@ impl Gate {
         found.map(|found| (found, false))
     }
 
-    fn prepare(&self, job: &Slot, back: Back) -> Option<Leaver> {
+    fn prepare(&self, job: &Slot, back: Back, is_looked_up: bool) -> Option<Leaver> {
         let Some(place) = place_of(job.parent.get(), job.index()) else {
             // Below a nested entry.
             self.pool.come_back(job, STAYS, back);
@@ -582,7 +581,7 @@ impl Gate {
             values: Vec::new(),
             lent: 0,
             is_measured: false,
-            is_looked_up: false,
+            is_looked_up,
             shape: None,
             trip: JobTrip::default(),
         })

@@ -72,8 +72,8 @@ impl Leaver {
         unsafe { &*self.slot.0 }
     }
 
-    /// The state of the job, if it stays.
-    pub(super) fn stays(&self) -> Back {
+    /// The state in which the job comes back, as it stays.
+    pub(super) fn back_to_stay(&self) -> Back {
         let mut back = self.back;
         back.history.marked |= self.is_looked_up;
         back
