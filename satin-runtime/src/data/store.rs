@@ -152,14 +152,22 @@ impl Store {
         Some(self.get(name)?.bytes.len() as u64)
     }
 
-    /// At most `length` bytes of the value from `offset` on, and the number of bytes that it has in all; `None` if the
-    /// value is not here.
+    /// At most `length` bytes of the value from `offset` on, and the number of bytes that it has in all; `None` if they
+    /// are not here. Of a value that is still arriving the pieces that have come can be read.
     pub fn read(&self, name: ValueName, offset: u64, length: u64) -> Option<(Vec<u8>, u64)> {
-        let entry = self.get(name)?;
-        let total = entry.bytes.len();
-        let start = usize::try_from(offset).unwrap_or(total).min(total);
-        let length = usize::try_from(length).unwrap_or(total).min(total - start);
-        Some((entry.bytes[start..start + length].to_vec(), total as u64))
+        let read = |entry: Arc<StoredValue>| {
+            let bytes = slice(&entry.bytes, offset, length);
+            (bytes.to_vec(), entry.bytes.len() as u64)
+        };
+        if let Some(entry) = self.get(name) {
+            return Some(read(entry));
+        }
+        let arriving = lock(&self.arriving);
+        match arriving.get(&name) {
+            Some(value) => Some((value.read(offset, length)?.to_vec(), value.total)),
+            // Its last piece may have come since.
+            None => self.get(name).map(read),
+        }
     }
 
     /// Keeps a piece of a value that comes from elsewhere. Pieces may come in any order, and more than once.
@@ -187,11 +195,12 @@ impl Store {
         let Some(arrived) = all.remove(&name) else {
             unreachable!("it has just been there");
         };
-        drop(all);
         if arrived.hasher.finalize().as_bytes() != &name.0 {
             return PieceOutcome::Corrupt;
         }
-        let entry = self.insert(name, arrived.start, None);
+        let entry = self.insert_whole(name, arrived.start, None);
+        // Only now: who reads finds the value in one of the two places.
+        drop(all);
         self.put_in_transit(&entry);
         PieceOutcome::Stored
     }
@@ -350,6 +359,19 @@ impl Store {
         bytes: Vec<u8>,
         mentions: Option<Vec<Arc<StoredValue>>>,
     ) -> Arc<StoredValue> {
+        let entry = self.insert_whole(name, bytes, mentions);
+        // Pieces that came before it was made here.
+        drop(lock(&self.arriving).remove(&name));
+        entry
+    }
+
+    /// The same for a value of which no pieces are here.
+    fn insert_whole(
+        &self,
+        name: ValueName,
+        bytes: Vec<u8>,
+        mentions: Option<Vec<Arc<StoredValue>>>,
+    ) -> Arc<StoredValue> {
         let fresh = Arc::new(StoredValue {
             name,
             bytes,
@@ -369,8 +391,6 @@ impl Store {
             values.entries.insert(name, Arc::downgrade(&fresh));
         }
         drop(values);
-        // Pieces that came before it was made here.
-        drop(lock(&self.arriving).remove(&name));
         known.unwrap_or(fresh)
     }
 
@@ -557,9 +577,31 @@ impl Arriving {
         }
     }
 
+    /// The same bytes as of the whole value, if they have come.
+    fn read(&self, offset: u64, length: u64) -> Option<&[u8]> {
+        let length = length.min(self.total.checked_sub(offset)?);
+        let have = self.start.len() as u64;
+        if offset + length <= have {
+            return Some(slice(&self.start, offset, length));
+        }
+        let piece = self.later.get(&offset)?;
+        (piece.len() as u64 >= length).then(|| slice(piece, 0, length))
+    }
+
     fn is_complete(&self) -> bool {
         self.start.len() as u64 == self.total
     }
+}
+
+/// As many of these bytes as there are.
+fn slice(bytes: &[u8], offset: u64, length: u64) -> &[u8] {
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
+    let length = usize::try_from(length)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len() - start);
+    &bytes[start..start + length]
 }
 
 /// Takes a test's turn: values in transit go when any root job is over, so tests that look at them, or end a root job,
@@ -618,6 +660,10 @@ mod tests {
                     // Too many overlapping pieces, more bytes than the whole: then from the beginning.
                     progress = store.put_part(name, 0, total as u64, bytes.clone());
                 }
+                // What has come can be passed on.
+                let read = store.read(name, at as u64, (end - at) as u64);
+                prop_assert_eq!(read, Some((bytes[at..end].to_vec(), total as u64)));
+                prop_assert_eq!(store.read(name, total as u64 + 1, 1).map(|(bytes, _)| bytes), store.contains(name).then(Vec::new));
             }
             prop_assert_eq!(progress, PieceOutcome::Stored);
             prop_assert_eq!(store.read(name, 0, u64::MAX), Some((bytes.clone(), total as u64)));

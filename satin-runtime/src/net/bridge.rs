@@ -463,7 +463,7 @@ impl Bridge {
                 bytes,
             } = piece;
             news.tell(match store.put_part(name, offset, total, bytes) {
-                data::PieceOutcome::More => return,
+                data::PieceOutcome::More => Event::PieceStored { name, offset },
                 data::PieceOutcome::Stored => {
                     match lent {
                         true => store.keep_recent(name, root),

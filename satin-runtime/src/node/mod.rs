@@ -151,6 +151,13 @@ pub enum Event {
     Repaired(JobId),
 
     // ---- shared
+    /// A piece of a value that is not here in full has been kept.
+    PieceStored {
+        /// The value's name.
+        name: ValueName,
+        /// Where the piece begins.
+        offset: u64,
+    },
     /// The value is here in full, and is what its name says.
     Stored(ValueName),
     /// The bytes that came were not what the value's name says; they have been dropped.
@@ -339,7 +346,7 @@ pub enum Action {
         /// Bytes of the piece, at most.
         length: u64,
     },
-    /// Keep that piece; once all are there, answered by `Stored` or `Corrupt`.
+    /// Keep that piece; answered by `PieceStored`, and once all are there by `Stored` or `Corrupt`.
     Store {
         /// The value.
         name: ValueName,
@@ -951,6 +958,7 @@ impl Node {
                     parts.root.readdressed(cx);
                 }
             }
+            Event::PieceStored { name, offset } => parts.shared.piece_stored(cx, name, offset),
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Bring(kept) => parts.bring_kept(cx, &kept),

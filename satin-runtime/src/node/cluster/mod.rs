@@ -329,10 +329,18 @@ pub struct MainEnd {
 
 /// A value that has not come in full.
 struct ValueParts {
-    bytes: Vec<u8>,
+    bytes: HeldBytes,
     missing: u64,
-    /// Where the pieces begin that are here: a second holder sends all of them again.
+    /// Where the pieces begin that are here: some may come twice.
     here: BTreeSet<u64>,
+}
+
+impl ValueParts {
+    fn read(&self, offset: u64, length: u64) -> Option<(Vec<u8>, u64)> {
+        self.here
+            .contains(&offset)
+            .then(|| self.bytes.read(offset, length))
+    }
 }
 
 /// Number of messages of a kind.
@@ -472,11 +480,16 @@ impl HeldBytes {
         }
     }
 
-    fn read(&self, from: u64, end: u64) -> Vec<u8> {
-        match self {
+    /// At most so many of them from there on, and how many there are in all.
+    fn read(&self, offset: u64, length: u64) -> (Vec<u8>, u64) {
+        let total = self.len();
+        let from = offset.min(total);
+        let end = (offset + length).min(total);
+        let bytes = match self {
             HeldBytes::Written(bytes) => bytes[from as usize..end as usize].to_vec(),
             HeldBytes::Zeros(_) => padded(&[], (end - from) as usize),
-        }
+        };
+        (bytes, total)
     }
 }
 

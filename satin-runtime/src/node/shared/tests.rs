@@ -563,6 +563,96 @@ fn a_keeper_that_dies_under_the_fetch_is_replaced_by_who_has_borrowed_it() {
     }
 }
 
+/// The first node has a value of eight pieces, the second fetches it from there, the third from the second, and so on; each at a site of
+/// its own, and a piece takes a second.
+fn chain<const NODES: usize>() -> (Cluster, ValueName) {
+    let sites: [(&str, u32); NODES] =
+        std::array::from_fn(|node| (["a", "b", "c", "d", "e"][node], 1));
+    let mut cluster = quiet(&sites);
+    for (a, _) in sites {
+        for (b, _) in sites {
+            cluster.set_path(a, b, slow_path());
+        }
+    }
+    let name = cluster.make_value(0, value(8 * MIB));
+    for node in 1..NODES as u32 {
+        bring(&mut cluster, node, name, node - 1);
+    }
+    (cluster, name)
+}
+
+#[test]
+fn what_is_on_its_way_is_passed_on_piece_by_piece() {
+    let (mut cluster, name) = chain::<4>();
+    // Passed on as a whole it would take 24 s.
+    cluster.run_for(ms(11_500));
+    for node in 1..4 {
+        assert!(cluster.has_value(node, name), "{node}");
+    }
+    assert_eq!(cluster.traffic.of(MessageKind::Part).all(), 3 * 8);
+}
+
+/// It goes on with another that has the value, and what is here already is not sent again.
+#[test]
+fn who_passes_a_value_on_and_loses_its_holder_goes_on_where_it_was() {
+    let (mut cluster, name) = chain::<4>();
+    cluster.drop_value(3, name);
+    cluster.make_value(3, value(8 * MIB));
+    let other = cluster.peer(3);
+    (cluster.node_mut(1).books.holders).note(other, name, ROOT);
+    cluster.run_for(ms(4_500));
+    cluster.crash(0);
+    cluster.declare_dead(0);
+    cluster.run_for(ms(6_500));
+    for node in 1..3 {
+        assert!(cluster.has_value(node, name), "{node}");
+        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, Some(name))]);
+    }
+    let parts = cluster.traffic.of(MessageKind::Part).all();
+    // The first one once more, which says that it is there; those that were under way from the dead one; and the one that the
+    // last node had asked for before it made the value itself.
+    assert!(parts <= 2 * 8 + 1 + 4 + 1, "{parts}");
+}
+
+/// Nodes of which each has a part of a value, and waits for the next one: nobody has the rest.
+#[test]
+fn nodes_that_pass_a_value_on_in_a_ring_find_that_out() {
+    let (mut cluster, name) = chain::<4>();
+    let last = cluster.peer(3);
+    (cluster.node_mut(1).books.holders).note(last, name, ROOT);
+    cluster.run_for(ms(4_500));
+    cluster.crash(0);
+    cluster.declare_dead(0);
+    cluster.run_for(secs(20));
+    for node in 1..4 {
+        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, None)]);
+        assert_eq!(cluster.values_in_pieces(node), 0);
+    }
+}
+
+/// Whoever asks for pieces that do not exist gets none, and costs nothing.
+#[test]
+fn nonsense_is_not_waited_for() {
+    let (mut cluster, name) = chain::<3>();
+    cluster.run_for(ms(2_500));
+    let denied = cluster.traffic.of(MessageKind::Unavailable).all();
+    let from = cluster.peer(2);
+    for offset in [7, 8 * MIB as u64, u64::MAX] {
+        let want = Message::Want {
+            lent: false,
+            name,
+            root: ROOT,
+            offset,
+            how: How::Anyhow,
+        };
+        cluster.forge(1, from, want);
+    }
+    assert_eq!(
+        cluster.traffic.of(MessageKind::Unavailable).all(),
+        denied + 3
+    );
+}
+
 #[test]
 fn who_asks_its_owner_for_it_is_sent_to_the_keeper() {
     // The thief stands beside the owner, beside the keeper, and at a site of its own.

@@ -3,8 +3,9 @@
 //! A value is to be had from the node that the job came from. If that stands at another site, each value has
 //! a keeper at the own one, which its name decides: the keeper is asked, and fetches the value if it has it
 //! not ([`How::Fetch`]). So a value crosses a wide link to a site once, whichever nodes need it there. A
-//! node that is still fetching what it is asked for serves those that wait when it has the value, and until
-//! then says how it gets on ([`Message::Soon`], if a piece came since it was last said).
+//! node that is still fetching what it is asked for passes on each piece as it comes, so that a value is at the
+//! end of a long chain of nodes hardly later than at its beginning, and says how it gets on
+//! ([`Message::Soon`], if a piece came since it was last said).
 //!
 //! A node that gives a value remembers to which others. It sends other nodes of the same site there
 //! ([`Message::Elsewhere`]), at its own site if it has given the value a few times: copies spread as a tree.
@@ -108,12 +109,14 @@ struct Fetch {
     asked: u64,
     /// Pieces that have been asked for and are not here.
     under_way: BTreeSet<u64>,
+    /// Pieces that the store has. They are not asked for again if the holder fails.
+    here: BTreeSet<u64>,
     /// When the holder is given up, if no more comes.
     gives_up: Duration,
     /// The jobs and answers that wait for it, by number.
     waiting: BTreeSet<u64>,
-    /// Nodes that wait for it, to be served from here.
-    askers: BTreeSet<Peer>,
+    /// Nodes that wait for it, to be served from here, and the pieces that each has asked for and not been sent.
+    askers: BTreeMap<Peer, BTreeSet<u64>>,
     /// When those that wait are told that this node is getting on.
     says_soon: Duration,
     /// A piece has come since that was last said.
@@ -170,9 +173,11 @@ impl Fetch {
         };
         while self.under_way.len() < most && self.total.is_some_and(|total| self.asked < total) {
             let offset = self.asked;
-            want(cx, name, self, offset);
             self.asked += PIECE;
-            self.under_way.insert(offset);
+            if !self.here.contains(&offset) {
+                want(cx, name, self, offset);
+                self.under_way.insert(offset);
+            }
         }
     }
 }
@@ -221,7 +226,7 @@ impl Values {
                     continue;
                 }
                 ran_out(Expiry::Soon);
-                for asker in &fetch.askers {
+                for asker in fetch.askers.keys() {
                     cx.actions
                         .push_back(Action::Send(*asker, Message::Soon(*name)));
                 }
@@ -409,8 +414,9 @@ impl Values {
             // value at all.
             under_way: BTreeSet::from([0]),
             gives_up: cx.now + PATIENCE,
+            here: BTreeSet::new(),
             waiting: BTreeSet::new(),
-            askers: BTreeSet::new(),
+            askers: BTreeMap::new(),
             says_soon: cx.now + cx.config.paced(SOON_EVERY),
             gets_on: false,
         };
@@ -430,9 +436,10 @@ impl Values {
         let Some(fetch) = self.fetches.remove(&name) else {
             return;
         };
-        for asker in fetch.askers {
-            // The first piece says how long the value is: the asker asks for the others.
-            send_piece(cx, asker, name, 0);
+        for (asker, asked) in fetch.askers {
+            for offset in asked {
+                send_piece(cx, asker, name, offset);
+            }
         }
         for number in fetch.waiting {
             if let Some(waiting) = self.waiting.get_mut(&number) {
@@ -445,8 +452,24 @@ impl Values {
         }
     }
 
+    /// The store has a piece of a value: nodes that wait for it get it.
+    pub(crate) fn piece_stored(&mut self, cx: &mut Context<'_>, name: ValueName, offset: u64) {
+        let Some(fetch) = self.fetches.get_mut(&name) else {
+            return;
+        };
+        fetch.here.insert(offset);
+        for (asker, asked) in &mut fetch.askers {
+            if asked.remove(&offset) {
+                send_piece(cx, *asker, name, offset);
+            }
+        }
+    }
+
     /// Asks another holder for all of a value: its bytes do not have its name.
     pub(crate) fn corrupt(&mut self, cx: &mut Context<'_>, name: ValueName) {
+        if let Some(fetch) = self.fetches.get_mut(&name) {
+            fetch.here.clear();
+        }
         self.next_holder(cx, name);
     }
 
@@ -556,13 +579,26 @@ impl Values {
         }
         if let Some(fetch) = self.fetches.get_mut(&name) {
             fetch.lent &= lent;
+            let is_piece = offset % PIECE == 0 && fetch.total.is_none_or(|total| offset < total);
             // Two nodes that fetch from each other wait for ever: the asker hears that it must look
             // elsewhere.
-            if fetch.holder.peer == from || offset > 0 {
-                self.deny(cx, from, name);
+            if fetch.holder.peer == from || (offset > 0 && !is_piece) {
+                return self.deny(cx, from, name);
+            }
+            let asked = fetch.askers.entry(from).or_default();
+            if offset == 0 {
+                // It begins anew.
+                asked.clear();
+            } else if asked.len() >= UNDER_WAY {
+                return; // it never asks for so many
+            }
+            if fetch.here.contains(&offset) {
+                send_piece(cx, from, name, offset);
             } else {
-                fetch.askers.insert(from);
-                fetch.ask_for_pieces(cx, name);
+                asked.insert(offset);
+            }
+            fetch.ask_for_pieces(cx, name);
+            if offset == 0 {
                 // The holder may wait in turn, and its holder for this node: if the word comes
                 // back, it is a ring.
                 let (who, hops, holder) = (from, 0, fetch.holder.peer);
@@ -643,13 +679,8 @@ impl Values {
     /// Passes on that `who` waits for a node that waits for this one. If `who` is this node, it waits for
     /// itself.
     pub(crate) fn waits(&mut self, cx: &mut Context<'_>, name: ValueName, who: Peer, hops: u8) {
-        let Some(fetch) = self
-            .fetches
-            .get(&name)
-            // A fetch of which a piece has come does not wait for anybody in the chain.
-            .filter(|fetch| fetch.total.is_none())
-        else {
-            return; // it is here, or on its way
+        let Some(fetch) = self.fetches.get(&name) else {
+            return; // it is here
         };
         if who == cx.view.me().peer {
             self.next_holder(cx, name);
@@ -825,7 +856,7 @@ impl Values {
         match next {
             Some(holder) => {
                 fetch.holder = holder;
-                // All of it is asked for again: the pieces of the other holder may be damaged.
+                // The first piece says how long it is there, and that the holder has it. Those that are here are not asked for again.
                 fetch.total = None;
                 fetch.gives_up = cx.now + PATIENCE;
                 fetch.asked = PIECE;
@@ -842,7 +873,7 @@ impl Values {
             return;
         };
         cx.actions.push_back(Action::DropPieces(name));
-        for asker in fetch.askers {
+        for asker in fetch.askers.into_keys() {
             self.deny(cx, asker, name);
         }
         for number in fetch.waiting {
