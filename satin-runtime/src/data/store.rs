@@ -124,7 +124,10 @@ impl Recent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PieceOutcome {
     /// The piece is kept; others are missing.
-    More,
+    More {
+        /// No other piece was there.
+        is_first: bool,
+    },
     /// The value is complete.
     Stored,
     /// The pieces do not make up what the name says, or say so themselves; all of them have been dropped.
@@ -183,6 +186,7 @@ impl Store {
             all.remove(&name);
             return PieceOutcome::Stored;
         }
+        let is_first = !all.contains_key(&name);
         let arriving = all.entry(name).or_insert_with(|| Arriving::new(total));
         if !arriving.accepts(offset, total, bytes.len() as u64) {
             all.remove(&name);
@@ -190,7 +194,7 @@ impl Store {
         }
         arriving.put(offset, bytes);
         if !arriving.is_complete() {
-            return PieceOutcome::More;
+            return PieceOutcome::More { is_first };
         }
         let Some(arrived) = all.remove(&name) else {
             unreachable!("it has just been there");
@@ -619,6 +623,9 @@ mod tests {
     use super::*;
     use crate::job::{Fingerprint, RootName};
 
+    const FIRST: PieceOutcome = PieceOutcome::More { is_first: true };
+    const MORE: PieceOutcome = PieceOutcome::More { is_first: false };
+
     fn name_of(bytes: &[u8]) -> ValueName {
         ValueName(*blake3::hash(bytes).as_bytes())
     }
@@ -651,7 +658,7 @@ mod tests {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 pieces.swap(i, (random >> 33) as usize % (i + 1));
             }
-            let mut progress = PieceOutcome::More;
+            let mut progress = MORE;
             for (at, length) in pieces {
                 let at = at.min(total);
                 let end = (at + length).min(total);
@@ -685,17 +692,11 @@ mod tests {
     fn a_value_that_is_given_up_leaves_nothing() {
         let store = Store::default();
         let name = name_of(b"0123456789");
-        assert_eq!(
-            store.put_part(name, 0, 10, b"01234".to_vec()),
-            PieceOutcome::More
-        );
+        assert_eq!(store.put_part(name, 0, 10, b"01234".to_vec()), FIRST);
         store.drop_pieces(name);
         assert!(lock(&store.arriving).is_empty());
         // The rest comes after all.
-        assert_eq!(
-            store.put_part(name, 5, 10, b"56789".to_vec()),
-            PieceOutcome::More
-        );
+        assert_eq!(store.put_part(name, 5, 10, b"56789".to_vec()), FIRST);
         assert_eq!(
             store.put_part(name, 0, 10, b"01234".to_vec()),
             PieceOutcome::Stored
@@ -710,7 +711,7 @@ mod tests {
         assert_eq!(put(0, LARGEST_VALUE + 1, 4), PieceOutcome::Corrupt);
         assert_eq!(put(7, 8, 2), PieceOutcome::Corrupt);
         assert_eq!(put(u64::MAX, 8, 2), PieceOutcome::Corrupt);
-        assert_eq!(put(4, 8, 4), PieceOutcome::More);
+        assert_eq!(put(4, 8, 4), FIRST);
         assert_eq!(put(0, 9, 4), PieceOutcome::Corrupt);
         // And nothing of that is left.
         assert!(lock(&store.arriving).is_empty());

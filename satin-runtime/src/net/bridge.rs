@@ -463,7 +463,11 @@ impl Bridge {
                 bytes,
             } = piece;
             news.tell(match store.put_part(name, offset, total, bytes) {
-                data::PieceOutcome::More => Event::PieceStored { name, offset },
+                data::PieceOutcome::More { is_first } => Event::PieceStored {
+                    name,
+                    offset,
+                    is_first,
+                },
                 data::PieceOutcome::Stored => {
                     match lent {
                         true => store.keep_recent(name, root),

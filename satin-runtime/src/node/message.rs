@@ -304,6 +304,8 @@ pub enum Message {
         name: ValueName,
         /// The first of the nodes that wait.
         who: Peer,
+        /// The node for which that one waits.
+        whom: Peer,
         /// How often it has been passed on.
         hops: u8,
     },

@@ -157,6 +157,8 @@ pub enum Event {
         name: ValueName,
         /// Where the piece begins.
         offset: u64,
+        /// No other piece of it was there: those that were have been dropped.
+        is_first: bool,
     },
     /// The value is here in full, and is what its name says.
     Stored(ValueName),
@@ -958,7 +960,11 @@ impl Node {
                     parts.root.readdressed(cx);
                 }
             }
-            Event::PieceStored { name, offset } => parts.shared.piece_stored(cx, name, offset),
+            Event::PieceStored {
+                name,
+                offset,
+                is_first,
+            } => parts.shared.piece_stored(cx, name, offset, is_first),
             Event::Stored(name) => parts.shared.stored(cx, name),
             Event::Corrupt(name) => parts.shared.corrupt(cx, name),
             Event::Bring(kept) => parts.bring_kept(cx, &kept),
@@ -1256,7 +1262,8 @@ impl Parts<'_> {
                     // and words may be lost.
                     self.broken(cx, other.peer);
                     self.bounds.disconnected(other.peer);
-                    return self.connected(cx, &other, circuit.epoch, round_trip);
+                    self.connected(cx, &other, circuit.epoch, round_trip);
+                    return self.shared.disconnected(cx, other.peer);
                 }
                 Heard::Ended(peer, epoch) => return self.disconnected(cx, peer, epoch),
                 Heard::Message(other, inside) => (from, message) = (other, inside),
@@ -1774,7 +1781,20 @@ impl Parts<'_> {
                 }
             }
             M::Available(name) => self.shared.available(cx, from, name),
-            M::Waits { name, who, hops } => self.shared.waits(cx, name, who, hops),
+            M::Waits {
+                name,
+                who,
+                whom,
+                hops,
+            } => {
+                let waits = shared::Waits {
+                    name,
+                    who,
+                    whom,
+                    hops,
+                };
+                self.shared.waits(cx, from, waits);
+            }
             M::Prefetch(wanted) => self.shared.prefetch(cx, from, wanted),
             M::NotPrefetched(name) => cx.books.holders.lacks(from, name),
             M::Unneeded(names) => cx.unneeded(from.id, cx.view.me().peer.id, names),

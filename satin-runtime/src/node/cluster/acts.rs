@@ -284,6 +284,11 @@ impl Cluster {
         lock(&self.slot(node).values).remove(&name);
     }
 
+    /// The pieces of a value that have come there are dropped, as by another pool of the same process.
+    pub fn drop_pieces(&mut self, node: u32, name: ValueName) {
+        self.slot_mut(node).parts.remove(&name);
+    }
+
     /// That node has room for so many bytes of data that were borrowed, or that nothing reads any more; as many as it is configured for if it is
     /// not told.
     pub fn set_room(&mut self, node: u32, bytes: u64) {

@@ -315,6 +315,7 @@ impl Cluster {
                 bytes,
             } => {
                 let is_imagined = is_imagined(name);
+                let is_first = !slot.parts.contains_key(&name);
                 let parts = slot.parts.entry(name).or_insert_with(|| ValueParts {
                     bytes: match is_imagined {
                         true => HeldBytes::Zeros(total),
@@ -331,7 +332,11 @@ impl Cluster {
                     parts.missing -= bytes.len() as u64;
                 }
                 if parts.missing > 0 {
-                    let stored = Event::PieceStored { name, offset };
+                    let stored = Event::PieceStored {
+                        name,
+                        offset,
+                        is_first,
+                    };
                     slot.workers.events.push_back(stored);
                 } else {
                     let all = slot.parts.remove(&name).expect("it was there").bytes;

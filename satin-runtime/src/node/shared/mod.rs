@@ -8,8 +8,8 @@ mod values;
 pub use bounds::Bounds;
 pub(crate) use homes::Homes;
 pub use prefetch::Prefetch;
-pub(crate) use values::Want;
 pub use values::{PIECE, Values};
+pub(crate) use values::{Waits, Want};
 
 #[cfg(test)]
 mod tests;

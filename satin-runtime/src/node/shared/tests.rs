@@ -630,6 +630,70 @@ fn nodes_that_pass_a_value_on_in_a_ring_find_that_out() {
     }
 }
 
+/// A node passes on what came damaged; when the last piece says so, both ask again, and nobody honest is given up.
+#[test]
+fn a_damaged_value_that_was_passed_on_is_had_from_the_same_node() {
+    let (mut cluster, name) = chain::<4>();
+    cluster.spoil_value(0, name);
+    cluster.run_for(ms(7_500));
+    // The only one that has it: node 2 knows nobody but node 1, which finds it there in the end.
+    cluster.make_value(3, value(8 * MIB));
+    let other = cluster.peer(3);
+    (cluster.node_mut(1).books.holders).note(other, name, ROOT);
+    cluster.run_for(secs(40));
+    for node in 1..3 {
+        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, Some(name))]);
+    }
+}
+
+/// Another pool of the same process has given the value up, and the store has dropped the pieces of both.
+#[test]
+fn pieces_that_the_store_has_dropped_are_asked_for_again() {
+    let (mut cluster, name) = chain::<3>();
+    cluster.run_for(ms(4_500));
+    cluster.drop_pieces(1, name);
+    cluster.run_for(secs(16));
+    for node in 1..3 {
+        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, Some(name))]);
+    }
+}
+
+/// A word that a node waits for itself, of a holder that it has given up since, ends nothing.
+#[test]
+fn late_word_of_a_ring_does_not_end_the_fetch_from_another() {
+    let (mut cluster, name) = chain::<3>();
+    cluster.run_for(ms(4_500));
+    let [who, whom] = [1, 2].map(|node| cluster.peer(node));
+    let waits = Message::Waits {
+        name,
+        who,
+        whom,
+        hops: 1,
+    };
+    cluster.forge(1, whom, waits);
+    cluster.run_for(secs(7));
+    assert_eq!(cluster.brought(1), [(0, Some(name))]);
+    assert_eq!(cluster.traffic.of(MessageKind::Part).all(), 2 * 8);
+}
+
+/// The word that tells it is lost with the connection over which it went.
+#[test]
+fn nodes_in_a_ring_find_that_out_although_the_word_was_lost() {
+    let (mut cluster, name) = chain::<4>();
+    let last = cluster.peer(3);
+    (cluster.node_mut(1).books.holders).note(last, name, ROOT);
+    cluster.run_for(ms(4_500));
+    cluster.crash(0);
+    cluster.declare_dead(0);
+    // Node 1 asks node 3, which tells node 2.
+    cluster.run_for(ms(11));
+    cluster.break_link(2, 3, ms(1));
+    cluster.run_for(secs(20));
+    for node in 1..4 {
+        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, None)]);
+    }
+}
+
 /// Whoever asks for pieces that do not exist gets none, and costs nothing.
 #[test]
 fn nonsense_is_not_waited_for() {

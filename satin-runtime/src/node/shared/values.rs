@@ -82,6 +82,14 @@ struct Holder {
     how: How,
 }
 
+/// The word that a node waits for one that waits in turn: [`Message::Waits`].
+pub(crate) struct Waits {
+    pub(crate) name: ValueName,
+    pub(crate) who: Peer,
+    pub(crate) whom: Peer,
+    pub(crate) hops: u8,
+}
+
 /// A request for a value.
 pub(crate) struct Want {
     pub(crate) name: ValueName,
@@ -97,6 +105,8 @@ struct Fetch {
     /// Jobs borrow it, and nothing mentions it as a shared value.
     lent: bool,
     holder: Holder,
+    /// The bytes that came were not the value, and this holder was asked again, from the beginning.
+    is_second_try: bool,
     /// The holders to be asked after this one, in order.
     others: VecDeque<Holder>,
     /// Holders that were asked in vain: they are asked again only if they say that they have it.
@@ -165,6 +175,16 @@ impl Fetch {
         self.waiting.is_empty() && self.askers.is_empty()
     }
 
+    /// Asks the holder for the first piece, which says how long the value is there, and that the holder has it. Later pieces that are here
+    /// are not asked for again.
+    fn ask_from_the_beginning(&mut self, cx: &mut Context<'_>, name: ValueName) {
+        self.total = None;
+        self.gives_up = cx.now + PATIENCE;
+        self.asked = PIECE;
+        self.under_way = BTreeSet::from([0]);
+        want(cx, name, self, 0);
+    }
+
     /// Asks the holder for the next pieces, once it is known how many there are.
     fn ask_for_pieces(&mut self, cx: &mut Context<'_>, name: ValueName) {
         let most = match self.is_ahead() && cx.view.is_near(self.holder.peer) {
@@ -174,7 +194,7 @@ impl Fetch {
         while self.under_way.len() < most && self.total.is_some_and(|total| self.asked < total) {
             let offset = self.asked;
             self.asked += PIECE;
-            if !self.here.contains(&offset) {
+            if !self.here.contains(&offset) && !self.under_way.contains(&offset) {
                 want(cx, name, self, offset);
                 self.under_way.insert(offset);
             }
@@ -246,6 +266,8 @@ impl Values {
             .filter(|name| lattices.holds(*name))
             .collect();
         for name in here {
+            // It did not come in pieces, or those that came are not needed.
+            cx.actions.push_back(Action::DropPieces(name));
             self.stored(cx, name);
         }
         let denied = self.denied.len();
@@ -405,6 +427,7 @@ impl Values {
             root,
             lent: true,
             holder,
+            is_second_try: false,
             others: holders,
             failed: BTreeSet::new(),
             strangers: false,
@@ -453,11 +476,23 @@ impl Values {
     }
 
     /// The store has a piece of a value: nodes that wait for it get it.
-    pub(crate) fn piece_stored(&mut self, cx: &mut Context<'_>, name: ValueName, offset: u64) {
+    pub(crate) fn piece_stored(
+        &mut self,
+        cx: &mut Context<'_>,
+        name: ValueName,
+        offset: u64,
+        is_first: bool,
+    ) {
         let Some(fetch) = self.fetches.get_mut(&name) else {
             return;
         };
+        // Another pool of this process has given it up, say: those before this one are asked for again.
+        if is_first && !fetch.here.is_empty() {
+            fetch.here.clear();
+            fetch.asked = 0;
+        }
         fetch.here.insert(offset);
+        fetch.ask_for_pieces(cx, name);
         for (asker, asked) in &mut fetch.askers {
             if asked.remove(&offset) {
                 send_piece(cx, *asker, name, offset);
@@ -465,12 +500,18 @@ impl Values {
         }
     }
 
-    /// Asks another holder for all of a value: its bytes do not have its name.
+    /// Asks for all of a value again: its bytes do not have its name.
     pub(crate) fn corrupt(&mut self, cx: &mut Context<'_>, name: ValueName) {
-        if let Some(fetch) = self.fetches.get_mut(&name) {
-            fetch.here.clear();
+        let Some(fetch) = self.fetches.get_mut(&name) else {
+            return;
+        };
+        fetch.here.clear();
+        // The holder may be honest, and have passed on what another sent, or have sent only what was missing.
+        if std::mem::replace(&mut fetch.is_second_try, true) {
+            self.next_holder(cx, name);
+        } else {
+            fetch.ask_from_the_beginning(cx, name);
         }
-        self.next_holder(cx, name);
     }
 
     /// Asks again for the pieces that were under way from a peer: they may be lost.
@@ -479,6 +520,9 @@ impl Values {
             if fetch.holder.peer == peer && cx.view.is_alive(peer) {
                 for offset in &fetch.under_way {
                     want(cx, *name, fetch, *offset);
+                }
+                for asker in fetch.askers.keys() {
+                    say_who_waits(cx, *name, *asker, peer);
                 }
             }
         }
@@ -581,8 +625,8 @@ impl Values {
             fetch.lent &= lent;
             let is_piece = offset % PIECE == 0 && fetch.total.is_none_or(|total| offset < total);
             // Two nodes that fetch from each other wait for ever: the asker hears that it must look
-            // elsewhere.
-            if fetch.holder.peer == from || (offset > 0 && !is_piece) {
+            // elsewhere. (Who asks for a later piece had the first from here, and tells this node the same.)
+            if (offset == 0 && fetch.holder.peer == from) || !is_piece {
                 return self.deny(cx, from, name);
             }
             let asked = fetch.askers.entry(from).or_default();
@@ -601,9 +645,7 @@ impl Values {
             if offset == 0 {
                 // The holder may wait in turn, and its holder for this node: if the word comes
                 // back, it is a ring.
-                let (who, hops, holder) = (from, 0, fetch.holder.peer);
-                cx.actions
-                    .push_back(Action::Send(holder, Message::Waits { name, who, hops }));
+                say_who_waits(cx, name, from, fetch.holder.peer);
             }
             return;
         }
@@ -678,16 +720,30 @@ impl Values {
 
     /// Passes on that `who` waits for a node that waits for this one. If `who` is this node, it waits for
     /// itself.
-    pub(crate) fn waits(&mut self, cx: &mut Context<'_>, name: ValueName, who: Peer, hops: u8) {
+    pub(crate) fn waits(&mut self, cx: &mut Context<'_>, from: Peer, waits: Waits) {
+        let Waits {
+            name,
+            who,
+            whom,
+            hops,
+        } = waits;
         let Some(fetch) = self.fetches.get(&name) else {
             return; // it is here
         };
+        let holder = fetch.holder.peer;
         if who == cx.view.me().peer {
-            self.next_holder(cx, name);
+            // Word of a holder that has been given up since would end the fetch from another.
+            if whom == holder && fetch.askers.contains_key(&from) {
+                self.next_holder(cx, name);
+            }
         } else if hops < CHAIN {
-            let (hops, holder) = (hops + 1, fetch.holder.peer);
-            cx.actions
-                .push_back(Action::Send(holder, Message::Waits { name, who, hops }));
+            let waits = Message::Waits {
+                name,
+                who,
+                whom,
+                hops: hops + 1,
+            };
+            cx.actions.push_back(Action::Send(holder, waits));
         }
     }
 
@@ -736,8 +792,8 @@ impl Values {
             && total <= LARGEST
             && fetch.total.is_none_or(|known| known == total);
         if !sound {
-            self.next_holder(cx, name);
-            return;
+            cx.actions.push_back(Action::DropPieces(name));
+            return self.corrupt(cx, name);
         }
         if fetch.total.is_none() {
             cx.books.holders.note(from, name, fetch.root);
@@ -856,12 +912,8 @@ impl Values {
         match next {
             Some(holder) => {
                 fetch.holder = holder;
-                // The first piece says how long it is there, and that the holder has it. Those that are here are not asked for again.
-                fetch.total = None;
-                fetch.gives_up = cx.now + PATIENCE;
-                fetch.asked = PIECE;
-                fetch.under_way = BTreeSet::from([0]);
-                want(cx, name, fetch, 0);
+                fetch.is_second_try = false;
+                fetch.ask_from_the_beginning(cx, name);
             }
             None => self.give_up(cx, name),
         }
@@ -993,6 +1045,17 @@ fn want(cx: &mut Context<'_>, name: ValueName, fetch: &Fetch, offset: u64) {
     };
     cx.actions
         .push_back(Action::Send(fetch.holder.peer, message));
+}
+
+/// Tells the holder of a value which this node still fetches that another waits for it: if the word comes back to that one, it waits for itself.
+fn say_who_waits(cx: &mut Context<'_>, name: ValueName, who: Peer, holder: Peer) {
+    let waits = Message::Waits {
+        name,
+        who,
+        whom: cx.view.me().peer,
+        hops: 0,
+    };
+    cx.actions.push_back(Action::Send(holder, waits));
 }
 
 fn send_piece(cx: &mut Context<'_>, to: Peer, name: ValueName, offset: u64) {
