@@ -1773,10 +1773,12 @@ impl Parts<'_> {
             M::Elsewhere(name, peer) => self.shared.elsewhere(cx, from, name, peer),
             M::Soon(name) => self.shared.soon(cx, from, name),
             M::Unavailable(name) => {
+                // If this node has not asked for it, a thief says so that gives its job back, and may get that again as long as no worker here
+                // runs it. (It may be a value whose keeper is not known any more.)
+                let is_of_thief = !self.shared.is_fetching(name)
+                    || cx.books.holders.keepers(name).next().is_some();
                 self.shared.unavailable(cx, from, name);
-                let is_kept = cx.books.holders.keepers(name).next().is_some();
-                // A thief that lacks it gives its job back, and may get that again as long as no worker here runs it.
-                if is_kept && !self.lattices.holds(name) {
+                if is_of_thief && !self.lattices.holds(name) {
                     cx.actions.push_back(Action::BringHome(name));
                 }
             }

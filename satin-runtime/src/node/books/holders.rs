@@ -33,8 +33,10 @@ pub(crate) struct Holders {
 }
 
 /// The nodes that keep a value for this one. A node that was declared dead by mistake has it still.
+#[derive(Default)]
 struct KeptBy {
-    root: RootName,
+    /// The root jobs for which it is kept: several may have made the same.
+    roots: BTreeSet<RootName>,
     /// For how many results each of them does.
     nodes: BTreeMap<NodeId, u32>,
 }
@@ -65,8 +67,8 @@ impl Holders {
 
     /// A peer keeps that value, a part of a result, for this node.
     pub(crate) fn note_keeper(&mut self, peer: Peer, name: ValueName, root: RootName) {
-        let nodes = BTreeMap::new();
-        let kept = self.kept.entry(name).or_insert(KeptBy { root, nodes });
+        let kept = self.kept.entry(name).or_default();
+        kept.roots.insert(root);
         *kept.nodes.entry(peer.id).or_default() += 1;
         self.note(peer, name, root);
     }
@@ -131,7 +133,10 @@ impl Holders {
 
     /// Root jobs are over: values that were kept for them alone are dropped everywhere.
     pub(crate) fn forget_roots(&mut self, is_over: impl Fn(RootName) -> bool) {
-        self.kept.retain(|_, kept| !is_over(kept.root));
+        self.kept.retain(|_, kept| {
+            kept.roots.retain(|root| !is_over(*root));
+            !kept.roots.is_empty()
+        });
         let before = self.roots.len();
         self.roots.retain(|_, roots| {
             roots.retain(|root| !is_over(*root));
@@ -147,8 +152,8 @@ impl Holders {
 
     /// Root jobs of which a value is known to be somewhere.
     pub(crate) fn roots(&self) -> impl Iterator<Item = RootName> + '_ {
-        let kept = self.kept.values().map(|kept| kept.root);
-        self.roots.values().flatten().copied().chain(kept)
+        let kept = self.kept.values().flat_map(|kept| &kept.roots);
+        self.roots.values().flatten().chain(kept).copied()
     }
 
     /// The peers that hold that value.
@@ -237,6 +242,20 @@ mod tests {
         }
         holders.note_keeper(peer(1), name(1), root(1));
         holders.forget_roots(|over| over == root(1));
+        assert!(holders.is_empty());
+    }
+
+    /// Two threads call the same function, so their root jobs make the same; the end of one does not take away what is kept for the other.
+    #[test]
+    fn what_is_kept_for_two_root_jobs_is_known_until_both_are_over() {
+        let mut holders = Holders::default();
+        holders.note_keeper(peer(1), name(1), root(1));
+        holders.note_keeper(peer(2), name(1), root(2));
+        holders.forget_roots(|over| over == root(1));
+        let keepers: Vec<NodeId> = holders.keepers(name(1)).collect();
+        assert!(keepers.contains(&NodeId(2)));
+        assert_eq!(holders.roots().collect::<BTreeSet<_>>().len(), 1);
+        holders.forget_roots(|over| over == root(2));
         assert!(holders.is_empty());
     }
 

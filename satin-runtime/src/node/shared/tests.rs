@@ -992,6 +992,20 @@ fn what_a_thief_could_not_have_its_owner_brings_home() {
     assert_eq!(cluster.to_bring_home(1), []);
 }
 
+/// Its keeper was gone before that was known: its owner knows of none.
+#[test]
+fn what_nobody_is_known_to_keep_is_brought_home_too() {
+    let mut cluster = quiet(&[("a", 3)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    let name = cluster.make_value(0, value(100));
+    cluster.drop_value(0, name);
+    cluster.run_for(secs(1));
+    lend(&mut cluster, 1, 0, name);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.to_bring_home(0), [name]);
+    assert_eq!(cluster.to_bring_home(1), []);
+}
+
 #[test]
 fn a_keeper_that_leaves_waits_until_its_owners_have_what_it_keeps_but_not_longer_than_its_grace() {
     for is_brought in [true, false] {

@@ -209,6 +209,11 @@ impl Values {
         self.fetches.len()
     }
 
+    /// Is the value on its way to here?
+    pub(crate) fn is_fetching(&self, name: ValueName) -> bool {
+        self.fetches.contains_key(&name)
+    }
+
     /// The number of jobs and answers that wait for values. (The nodes that have a value that was asked for
     /// late are known until the next root job is over.)
     pub(crate) fn waiting(&self) -> usize {
