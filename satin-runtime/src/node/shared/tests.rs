@@ -694,6 +694,27 @@ fn nodes_in_a_ring_find_that_out_although_the_word_was_lost() {
     }
 }
 
+/// Two nodes reach each other only through others, and the one that gives a value takes another way before the other has seen that the
+/// first is broken: what that one had asked for is lost with it.
+#[test]
+fn what_was_asked_for_through_a_node_is_asked_for_again_through_the_next() {
+    for between in [2, 3] {
+        let mut cluster = quiet(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]);
+        cluster.cut_for_good(0, 1);
+        cluster.run_for(secs(60));
+        for (a, b) in [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")] {
+            cluster.set_path(a, b, slow_path());
+        }
+        let name = cluster.make_value(0, value(8 * MIB));
+        bring(&mut cluster, 1, name, 0);
+        let begun = |cluster: &Cluster| cluster.values_in_pieces(1) > 0;
+        assert!(cluster.run_until(secs(20), begun));
+        cluster.break_link(0, between, secs(5));
+        cluster.run_for(secs(50));
+        assert_eq!(cluster.brought(1), [(0, Some(name))]);
+    }
+}
+
 /// Whoever asks for pieces that do not exist gets none, and costs nothing.
 #[test]
 fn nonsense_is_not_waited_for() {
