@@ -1,6 +1,6 @@
 //! Stories of values that jobs need, and of bounds that they improve.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use super::super::{
     Action, Event, Judgement, Message, MessageKind, ProtocolConfig, Request, Token,
@@ -581,6 +581,22 @@ fn chain<const NODES: usize>() -> (Cluster, ValueName) {
     (cluster, name)
 }
 
+/// Each of these nodes of a chain has got that from the one before it: the value, or that nobody has it.
+fn check_brought(cluster: &Cluster, nodes: Range<u32>, value: Option<ValueName>) {
+    for node in nodes {
+        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, value)]);
+    }
+}
+
+/// The second node of a chain of four, which has some pieces, loses the first, and knows of the last one besides.
+fn the_first_dies(cluster: &mut Cluster, name: ValueName) {
+    let last = cluster.peer(3);
+    (cluster.node_mut(1).books.holders).note(last, name, ROOT);
+    cluster.run_for(ms(4_500));
+    cluster.crash(0);
+    cluster.declare_dead(0);
+}
+
 #[test]
 fn what_is_on_its_way_is_passed_on_piece_by_piece() {
     let (mut cluster, name) = chain::<4>();
@@ -598,16 +614,12 @@ fn who_passes_a_value_on_and_loses_its_holder_goes_on_where_it_was() {
     let (mut cluster, name) = chain::<4>();
     cluster.drop_value(3, name);
     cluster.make_value(3, value(8 * MIB));
-    let other = cluster.peer(3);
-    (cluster.node_mut(1).books.holders).note(other, name, ROOT);
-    cluster.run_for(ms(4_500));
-    cluster.crash(0);
-    cluster.declare_dead(0);
+    the_first_dies(&mut cluster, name);
     cluster.run_for(ms(6_500));
     for node in 1..3 {
         assert!(cluster.has_value(node, name), "{node}");
-        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, Some(name))]);
     }
+    check_brought(&cluster, 1..3, Some(name));
     let parts = cluster.traffic.of(MessageKind::Part).all();
     // The first one once more, which says that it is there; those that were under way from the dead one; and the one that the
     // last node had asked for before it made the value itself.
@@ -618,14 +630,10 @@ fn who_passes_a_value_on_and_loses_its_holder_goes_on_where_it_was() {
 #[test]
 fn nodes_that_pass_a_value_on_in_a_ring_find_that_out() {
     let (mut cluster, name) = chain::<4>();
-    let last = cluster.peer(3);
-    (cluster.node_mut(1).books.holders).note(last, name, ROOT);
-    cluster.run_for(ms(4_500));
-    cluster.crash(0);
-    cluster.declare_dead(0);
+    the_first_dies(&mut cluster, name);
     cluster.run_for(secs(20));
+    check_brought(&cluster, 1..4, None);
     for node in 1..4 {
-        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, None)]);
         assert_eq!(cluster.values_in_pieces(node), 0);
     }
 }
@@ -641,9 +649,7 @@ fn a_damaged_value_that_was_passed_on_is_had_from_the_same_node() {
     let other = cluster.peer(3);
     (cluster.node_mut(1).books.holders).note(other, name, ROOT);
     cluster.run_for(secs(40));
-    for node in 1..3 {
-        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, Some(name))]);
-    }
+    check_brought(&cluster, 1..3, Some(name));
 }
 
 /// Another pool of the same process has given the value up, and the store has dropped the pieces of both.
@@ -653,9 +659,7 @@ fn pieces_that_the_store_has_dropped_are_asked_for_again() {
     cluster.run_for(ms(4_500));
     cluster.drop_pieces(1, name);
     cluster.run_for(secs(16));
-    for node in 1..3 {
-        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, Some(name))]);
-    }
+    check_brought(&cluster, 1..3, Some(name));
 }
 
 /// A word that a node waits for itself, of a holder that it has given up since, ends nothing.
@@ -680,18 +684,12 @@ fn late_word_of_a_ring_does_not_end_the_fetch_from_another() {
 #[test]
 fn nodes_in_a_ring_find_that_out_although_the_word_was_lost() {
     let (mut cluster, name) = chain::<4>();
-    let last = cluster.peer(3);
-    (cluster.node_mut(1).books.holders).note(last, name, ROOT);
-    cluster.run_for(ms(4_500));
-    cluster.crash(0);
-    cluster.declare_dead(0);
+    the_first_dies(&mut cluster, name);
     // Node 1 asks node 3, which tells node 2.
     cluster.run_for(ms(11));
     cluster.break_link(2, 3, ms(1));
     cluster.run_for(secs(20));
-    for node in 1..4 {
-        assert_eq!(cluster.brought(node), [(u64::from(node) - 1, None)]);
-    }
+    check_brought(&cluster, 1..4, None);
 }
 
 /// Two nodes reach each other only through others, and the one that gives a value takes another way before the other has seen that the

@@ -428,7 +428,7 @@ impl Values {
         mut holders: VecDeque<Holder>,
     ) {
         let holder = holders.pop_front().expect("somebody mentioned it");
-        let fetch = Fetch {
+        let mut fetch = Fetch {
             root,
             lent: true,
             holder,
@@ -437,18 +437,16 @@ impl Values {
             failed: BTreeSet::new(),
             strangers: false,
             total: None,
-            asked: PIECE,
-            // Only the first piece: it says how many there are, and whether the holder has the
-            // value at all.
-            under_way: BTreeSet::from([0]),
-            gives_up: cx.now + PATIENCE,
+            asked: 0,
+            under_way: BTreeSet::new(),
+            gives_up: cx.now,
             here: BTreeSet::new(),
             waiting: BTreeSet::new(),
             askers: BTreeMap::new(),
             says_soon: cx.now + cx.config.paced(SOON_EVERY),
             gets_on: false,
         };
-        want(cx, name, &fetch, 0);
+        fetch.ask_from_the_beginning(cx, name);
         self.fetches.insert(name, fetch);
     }
 
