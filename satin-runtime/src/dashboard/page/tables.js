@@ -91,6 +91,9 @@ function code(text) {
   return text.split('`').map((part, place) => (place % 2 ? make('code', {}, part) : part));
 }
 
+// The darkest shade of a cell, in percent of the colour of work. Lower: small and large traffic look alike. Higher: the text of the page cannot be read on it.
+const MOST_SHADE = 55;
+
 function showMatrix() {
   const table = $('matrix');
   const { sites, traffic } = pool.picture;
@@ -109,9 +112,9 @@ function showMatrix() {
     say(cell.firstElementChild, pair ? bytes(pair.bytes) : '–');
     say(cell.lastElementChild, pair ? plural(pair.jobs, 'job') : '');
     // A square root: small traffic shows beside large.
-    const strength = pair ? Math.round(75 * Math.sqrt(pair.bytes / most)) : 0;
+    const strength = pair ? Math.round(MOST_SHADE * Math.sqrt(pair.bytes / most)) : 0;
     const shade = `color-mix(in srgb, var(--busy-1) ${strength}%, var(--soft))`;
-    if (cell.dataset.shade !== shade) { cell.dataset.shade = shade; cell.style.background = shade; cell.style.color = strength > 45 ? '#fff' : ''; }
+    if (cell.dataset.shade !== shade) { cell.dataset.shade = shade; cell.style.background = shade; }
   }));
 }
 
