@@ -84,8 +84,13 @@ function forget() {
   pool.first = Infinity;
 }
 
+// One order for all views: by site, then by name, numbers as numbers.
+const byPlace = (a, b) => byName(a.site, b.site) || byName(a.name, b.name) || a.id - b.id;
+
 function take(frame) {
   pool.picture = frame.picture;
+  pool.picture.nodes.sort(byPlace);
+  pool.picture.sites.sort((a, b) => byName(a.name, b.name));
   pool.activities = frame.activities;
   pool.canDrain = frame.can_drain && !pool.isFrozen;
   pool.heard = performance.now();

@@ -12,27 +12,39 @@ function showMap() {
   for (const [name, box] of map.sites) {
     if (!known.has(name)) { box.root.remove(); map.sites.delete(name); }
   }
-  for (const site of sites) showSite(site);
+  sites.forEach(showSite);
   const seen = new Set(nodes.map((node) => node.id));
   for (const [id, cell] of map.nodes) {
     if (!seen.has(id)) { cell.item.remove(); map.nodes.delete(id); }
   }
-  for (const node of nodes) showNode(node);
+  // Nodes come in the order in which they are shown: each is put behind the one before.
+  const last = new Map();
+  for (const node of nodes) {
+    const { item } = showNode(node);
+    keepPlace(map.sites.get(node.site).list, item, last.get(node.site));
+    last.set(node.site, item);
+  }
   if (sites.length === 0 && $('sites').childElementCount === 0) {
     $('sites').append(make('p', { class: 'empty' }, 'No node has been seen yet.'));
   } else if (sites.length > 0) $('sites').querySelector('.empty')?.remove();
   showDetail();
 }
 
-function showSite(site) {
+// Puts an element behind that one, or first, unless it is there.
+function keepPlace(list, item, before) {
+  const at = before ? before.nextSibling : list.firstChild;
+  if (at !== item) list.insertBefore(item, at);
+}
+
+function showSite(site, place) {
   let box = map.sites.get(site.name);
   if (!box) {
     box = { title: make('h3', {}, site.name), note: make('span'), list: make('ul') };
     box.drain = make('button', { type: 'button', onclick: () => askDrainSite(site.name) }, 'Drain site');
     box.root = make('article', { class: 'site', 'aria-label': `Site ${site.name}` }, make('header', {}, box.title, box.note, box.drain), box.list);
     map.sites.set(site.name, box);
-    $('sites').append(box.root);
   }
+  keepPlace($('sites'), box.root, place > 0 ? map.sites.get(pool.picture.sites[place - 1].name).root : null);
   const { nodes, threads, idle } = isSummary() ? summaryOf(site) : { ...site, idle: site.idle_share };
   const busy = idle === null ? '' : `, ${percent(1 - idle)} busy`;
   say(box.note, `${plural(nodes, 'node')}, ${plural(threads, 'worker')}${busy}`);
@@ -60,7 +72,6 @@ function showNode(node) {
     cell.button = make('button', { type: 'button', class: 'node', onclick: () => choose(node.id) }, cell.name, cell.note, bar);
     cell.item = make('li', {}, cell.button);
     map.nodes.set(node.id, cell);
-    map.sites.get(node.site)?.list.append(cell.item);
   }
   const busy = busyShare(node) ?? 0;
   const note = noteOf(node);
@@ -73,6 +84,7 @@ function showNode(node) {
   mark(cell.button, 'title', label);
   const rounded = (Math.round(busy * 50) / 50).toString();
   if (cell.busy !== rounded) { cell.busy = rounded; cell.button.style.setProperty('--busy', rounded); }
+  return cell;
 }
 
 function noteOf(node) {

@@ -28,7 +28,7 @@ function layRows() {
     return node && (!stream.site || node.site === stream.site);
   });
   const place = (track) => nodes.get(track.node);
-  tracks.sort((a, b) => byName(place(a).site, place(b).site) || byName(place(a).name, place(b).name) || a.node - b.node || a.worker - b.worker);
+  tracks.sort((a, b) => byPlace(place(a), place(b)) || a.worker - b.worker);
   const fits = (height) => tracks.length * height <= MOST_HEIGHT - AXIS;
   stream.rowHeight = [18, 14, 10, 7, 5].find(fits) ?? 4;
   const gap = stream.rowHeight > 7 ? 5 : 2;
@@ -69,7 +69,7 @@ function showStream() {
 function showStreamSites() {
   const select = $('stream-site');
   const wanted = pool.picture.sites.map((site) => site.name);
-  if (select.options.length === wanted.length + 1) return;
+  if (select.options.length === wanted.length + 1 && wanted.every((name, place) => select.options[place + 1].value === name)) return;
   const chosen = select.value;
   select.replaceChildren(make('option', { value: '' }, 'all'), ...wanted.map((name) => make('option', { value: name }, name)));
   select.value = wanted.includes(chosen) ? chosen : '';

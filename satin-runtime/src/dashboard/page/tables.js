@@ -150,7 +150,8 @@ const COLUMNS = [
   ['Received', (node) => bytesOf(node.bytes_received, node.bytes_received_per_s), (node) => (isSummary() ? node.bytes_received : node.bytes_received_per_s)],
   ['Why idle', (node) => node.why, null],
 ];
-const table = { column: 0, isDown: false, all: false, find: '', rows: new Map() };
+// The order at first is that of the other views.
+const table = { column: 1, isDown: false, all: false, find: '', rows: new Map() };
 
 function makeNodesHead() {
   const cells = COLUMNS.map(([name, , read], column) => make('th', { scope: 'col', class: read ? 'number' : null }, make('button', { type: 'button', onclick: () => sortBy(column) }, name)));
@@ -169,7 +170,7 @@ function nodesInOrder() {
   const found = pool.picture.nodes.filter((node) => words.every((word) => text(node).includes(word)));
   const [, show, read] = COLUMNS[table.column];
   const sign = table.isDown ? -1 : 1;
-  return found.sort((a, b) => sign * (read ? read(a) - read(b) : byName(show(a), show(b))) || byName(a.name, b.name) || a.id - b.id);
+  return found.sort((a, b) => sign * (read ? read(a) - read(b) : byName(show(a), show(b))) || byPlace(a, b));
 }
 
 function rowOf(node) {
