@@ -249,14 +249,14 @@ fn a_person_sees_who_dies_and_asks_a_node_to_leave() {
     browser.open(&url);
     let shows = |name: &str, state: &str| {
         format!(
-            "[...document.querySelectorAll('.node')].some(cell => cell.getAttribute('aria-label').startsWith('{name}, ') && cell.dataset.state === '{state}')"
+            "[...document.querySelectorAll('button.node')].some(cell => cell.getAttribute('aria-label').startsWith('{name}, ') && cell.dataset.state === '{state}')"
         )
     };
     let is_true = |expression: String| {
         let browser = &browser;
         move || browser.read(&expression) == json!(true)
     };
-    let all = "document.querySelectorAll('.node[data-state=joined]').length === 4".to_owned();
+    let all = "document.querySelectorAll('button.node[data-state=joined]').length === 4".to_owned();
     until(&mut pool, "four nodes", is_true(all));
     until(&mut pool, "a job has come from another node", || {
         has_arrow(&frame(&url))
@@ -265,7 +265,7 @@ fn a_person_sees_who_dies_and_asks_a_node_to_leave() {
     until(&mut pool, "arrows", is_true(arrows));
     pool.signal("leiden-1", SIGKILL);
     until(&mut pool, "a death", is_true(shows("leiden-1", "dead")));
-    browser.click(".node[aria-label^='delft-1,']");
+    browser.click("button.node[aria-label^='delft-1,']");
     browser.click("#drain-node");
     browser.click("#confirm-yes");
     until(&mut pool, "a departure", is_true(shows("delft-1", "left")));

@@ -75,7 +75,7 @@ impl Drop for Running {
 
 fn cell(name: &str, state: &str) -> String {
     format!(
-        "[...document.querySelectorAll('.node')].some(cell => cell.getAttribute('aria-label').startsWith('{name}, ') && cell.dataset.state === '{state}')"
+        "[...document.querySelectorAll('button.node')].some(cell => cell.getAttribute('aria-label').startsWith('{name}, ') && cell.dataset.state === '{state}')"
     )
 }
 
@@ -96,7 +96,7 @@ fn the_page_shows_a_death_and_drains_a_node() {
     browser.resize(1440, 900);
     browser.open(dashboard.url());
     browser.wait_for("document.getElementById('link-text').textContent === 'live'");
-    browser.wait_for("document.querySelectorAll('.node[data-state=joined]').length === 4");
+    browser.wait_for("document.querySelectorAll('button.node[data-state=joined]').length === 4");
     browser.wait_for("stream.frames > 2 && stream.rows.length === 8");
     browser.resize(1440, 1900);
     look_at(&browser, "live-4-light");
@@ -107,7 +107,7 @@ fn the_page_shows_a_death_and_drains_a_node() {
     browser.wait_for(&has_event("leiden-2 in leiden died"));
     browser.wait_for("document.getElementById('tile-nodes').textContent === '3'");
 
-    browser.click(".node[aria-label^='delft-2,']");
+    browser.click("button.node[aria-label^='delft-2,']");
     browser.click("#drain-node");
     browser.wait_for(
         "document.getElementById('confirm').open && document.activeElement.id === 'confirm-no'",
@@ -169,7 +169,7 @@ fn the_page_says_that_the_connection_is_lost_and_finds_it_again() {
     browser.open(&format!("http://{}/", wire.addr));
     browser.wait_for("document.getElementById('link-text').textContent === 'live'");
     // A page that shows only has nothing to drain with.
-    browser.click(".node");
+    browser.click("button.node");
     browser.wait_for("document.getElementById('drain-node').hidden");
     wire.cut();
     browser.wait_for("!document.getElementById('banner').hidden && document.getElementById('banner').textContent.includes('connection to the pool is lost')");
@@ -271,7 +271,7 @@ fn five_hundred_nodes_are_shown() {
     browser.resize(1440, 900);
     browser.open(dashboard.url());
     browser.wait_for(
-        "document.querySelectorAll('.node').length === 500 && stream.rows.length === 2000",
+        "document.querySelectorAll('button.node').length === 500 && stream.rows.length === 2000",
     );
     browser.resize(1440, 2600);
     look_at(&browser, "live-500-light");

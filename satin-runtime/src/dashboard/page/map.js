@@ -7,7 +7,7 @@ const map = { sites: new Map(), nodes: new Map(), chosen: null };
 
 function showMap() {
   const { nodes, sites } = pool.picture;
-  $('sites').classList.toggle('many', nodes.length > NAMED_NODES);
+  $('pool').classList.toggle('many', nodes.length > NAMED_NODES);
   const known = new Set(sites.map((site) => site.name));
   for (const [name, box] of map.sites) {
     if (!known.has(name)) { box.root.remove(); map.sites.delete(name); }
