@@ -247,7 +247,7 @@ fn a_report_opens_from_a_file() {
         browser.read("document.getElementById('tile-nodes').textContent"),
         "6"
     );
-    browser.wait_for("/^[0-9]+ %$/.test(document.getElementById('tile-busy').textContent)");
+    browser.wait_for("/^[0-9.]+$/.test(document.getElementById('tile-busy').textContent)");
     browser.wait_for("document.querySelectorAll('#reasons .bar').length > 0");
     assert_eq!(
         browser.read("document.querySelectorAll('.site header button:not([hidden])').length"),

@@ -6,22 +6,31 @@ function showTiles() {
   const others = ['draining', 'no_answer', 'dead', 'left'].map((state) => [number(state), STATES[state]]).filter(([many]) => many > 0);
   const there = sites.filter((site) => site.nodes > 0).length;
   const states = others.map(([many, state]) => `${many} ${state}`);
-  const busy = (share) => (share === null ? '–' : percent(1 - share));
   const seconds = Math.max(run.seconds, 1);
+  // Nodes may be older than what is seen of the run.
+  const workers = Math.min(run.worker_seconds / seconds, nodes.reduce((sum, node) => sum + node.threads, 0));
   const tiles = isSummary() ? [
+    ['busy', coresAtWork(run.idle_share, workers), `on average${busyNote(run.idle_share)}`],
     ['nodes', wholes.format(run.nodes), [`in ${plural(sites.length, 'site')}`, ...states].join(', ')],
-    ['busy', busy(run.idle_share), `of ${duration(run.worker_seconds)} of all workers`],
     ['jobs', count(totals.jobs), `${rate(totals.jobs / seconds)}/s on average, in ${duration(run.seconds)}`],
     ['bytes', bytes(totals.bytes_sent), `${bytes(totals.bytes_sent / seconds)}/s on average`],
   ] : [
+    ['busy', coresAtWork(totals.idle_share, totals.threads), `of ${plural(totals.threads, 'worker')}${busyNote(totals.idle_share)}`],
     ['nodes', wholes.format(totals.nodes), [`in ${plural(there, 'site')}`, ...states].join(', ')],
-    ['busy', busy(totals.idle_share), `of ${plural(totals.threads, 'worker')}`],
-    ['jobs', `${rate(totals.jobs_per_s)}/s`, `${count(totals.jobs)} so far`],
-    ['bytes', `${bytes(totals.bytes_sent_per_s)}/s`, `${bytes(totals.bytes_sent)} so far`],
+    ['jobs', count(totals.jobs), `${rate(totals.jobs_per_s)}/s now`],
+    ['bytes', bytes(totals.bytes_sent), `${bytes(totals.bytes_sent_per_s)}/s now`],
   ];
   for (const [name, figure, note] of tiles) { say($(`tile-${name}`), figure); say($(`tile-${name}-note`), note); }
   showProgress(progress);
 }
+
+// A worker has a core of its own, as long as its machine has no more workers than cores.
+function coresAtWork(idleShare, workers) {
+  if (idleShare === null) return '–';
+  const atWork = (1 - idleShare) * workers;
+  return atWork < 99.95 ? atWork.toFixed(1) : count(atWork);
+}
+const busyNote = (idleShare) => (idleShare === null ? '' : `, ${percent(1 - idleShare)} busy`);
 
 function showProgress(progress) {
   const box = $('progress');
@@ -41,7 +50,7 @@ function progressWords(progress, ended) {
   if (ended !== null) return `ended with exit code ${ended} after ${seconds}`;
   if (!progress) return isSummary() ? `the run took ${seconds}` : 'no root job is under way';
   const words = [`${(100 * progress.done).toFixed(1)} %`];
-  if (progress.is_guess) words.push('a guess');
+  if (progress.is_guess) words.push('a guess (stripes)');
   if (progress.seconds !== null) {
     words.push(`after ${duration(Math.round(progress.seconds))}`);
     if (!progress.is_guess && progress.done > 0.02) words.push(`about ${duration(Math.max(1, Math.round((progress.seconds * (1 - progress.done)) / progress.done)))} left`);
