@@ -133,6 +133,7 @@ function detailsOf(node) {
     ['Sent', `${bytes(node.bytes_sent)} (${bytes(node.bytes_sent_per_s)}/s)`],
     ['Received', `${bytes(node.bytes_received)} (${bytes(node.bytes_received_per_s)}/s)`],
     ['A theft takes (median)', node.steal_us_p50 ? duration(node.steal_us_p50 / 1e6) : 'no thefts yet'],
+    ['Shared values here', node.kept.values ? `${count(node.kept.values)} (${bytes(node.kept.value_bytes)})` : 'none'],
     ['In the pool since', clock(node.joined_ms)],
     ['Last heard of', clock(node.seen_ms)],
   ];

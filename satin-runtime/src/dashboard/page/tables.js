@@ -127,21 +127,28 @@ function showMatrix() {
   }));
 }
 
-const TALLY = {
-  repairs: 'Jobs put back', orphans: 'Jobs that became orphans', kept: 'Results kept for others', claims: 'Results claimed', hits: 'Claims that hit', misses: 'Claims that missed',
-  withdrawn: 'Claims withdrawn', not_worth: 'Jobs not worth the way', duplicates: 'Jobs done here sooner',
-};
+// Folded until something is lost; then it opens by itself, once.
+const losses = { wasShown: false };
 
 function showKept() {
-  const { kept, tally } = pool.picture.totals;
-  const figures = [
-    ['Orphan table', plural(kept.orphans, 'entry').replace('entrys', 'entries'), kept.orphans === 0],
-    ['Records', `${count(kept.records)} (${bytes(kept.record_bytes)})`, kept.records === 0],
-    ['Shared values', `${count(kept.values)} (${bytes(kept.value_bytes)})`, kept.values === 0],
+  const { nodes, totals: { kept, tally } } = pool.picture;
+  const died = nodes.filter((node) => node.state === 'dead').length;
+  // Each node has the table of all of them.
+  const waiting = Math.max(0, ...nodes.map((node) => node.kept.orphans));
+  const isLost = died + tally.repairs + tally.orphans > 0;
+  if (isLost && !losses.wasShown) { losses.wasShown = true; $('kept-more').open = true; }
+  const words = [[died, `${plural(died, 'node')} died`], [tally.repairs, `${plural(tally.repairs, 'job')} run again`], [tally.hits, `${plural(tally.hits, 'result')} saved`]];
+  say($('kept-note'), isLost ? words.filter(([many]) => many > 0).map(([, word]) => word).join(', ') : 'nothing was lost');
+  showFigures($('kept-figures'), [
+    ['Jobs run again: their node had gone', count(tally.repairs), tally.repairs === 0],
+    ['Jobs whose requester had gone', count(tally.orphans), tally.orphans === 0],
+    ['Their results that were used', count(tally.hits), tally.hits === 0],
+    ['Their results that were gone too', count(tally.misses), tally.misses === 0],
+    ['Their results still to be used', count(waiting), waiting === 0],
+    ['Results with a copy on another node', count(kept.records), kept.records === 0],
+    ['Results kept against losses', bytes(kept.record_bytes), kept.record_bytes === 0],
     ['Written to the store', kept.store_bytes === null ? 'no store' : bytes(kept.store_bytes), kept.store_bytes === null],
-    ...Object.entries(tally).map(([name, number]) => [TALLY[name] ?? name, count(number), number === 0]),
-  ];
-  showFigures($('kept-figures'), figures);
+  ]);
 }
 
 // The table of nodes. Rows are made once, and moved when the order changes.
