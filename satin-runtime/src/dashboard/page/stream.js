@@ -17,6 +17,12 @@ const isFollowing = () => stream.right === null;
 const rightEdge = () => (isFollowing() ? poolNow() : stream.right);
 const gutter = () => (innerWidth < 720 ? 74 : 132);
 
+// A run that is younger than the time to be shown fills the paper: there is nothing to see before its begin.
+const LEAST_SPAN = 2000;
+function spanInSight() {
+  return Math.min(stream.span, Math.max(LEAST_SPAN, rightEdge() - pool.first));
+}
+
 // Rows change when workers come or the filter does; that is seen by a short description of both.
 function layRows() {
   const shape = `${pool.tracks.size} ${pool.picture.nodes.length} ${stream.site}`;
@@ -60,6 +66,7 @@ function layRows() {
 function showStream() {
   layRows();
   showStreamSites();
+  showSpan();
   showLegendShares();
   stream.isDirty = true;
   const idle = pool.tracks.size === 0 ? 'No worker has told yet what it does.' : '';
@@ -109,7 +116,7 @@ function showLegendShares() {
   makeLegend();
   const { start_ms, step_ms, bins } = pool.series;
   const right = rightEdge() + pool.base - start_ms;
-  const [from, to] = [Math.max(0, Math.floor((right - stream.span) / step_ms)), Math.ceil(right / step_ms)];
+  const [from, to] = [Math.max(0, Math.floor((right - spanInSight()) / step_ms)), Math.ceil(right / step_ms)];
   const sums = pool.activities.map(() => 0);
   for (const bin of bins.slice(from, Math.max(to, from + 1))) pool.activities.forEach((_, kind) => { sums[kind] += bin[kind + 2]; });
   const all = sums.reduce((a, b) => a + b, 0);
@@ -167,8 +174,9 @@ function drawStream(time) {
   context.fillStyle = colours.card;
   context.fillRect(0, 0, width, stream.height);
   const view = { x0: gutter(), width: width - gutter(), top: $('stream').scrollTop, bottom: stream.height - AXIS };
-  view.perMs = view.width / stream.span;
-  view.left = rightEdge() - stream.span;
+  view.span = spanInSight();
+  view.perMs = view.width / view.span;
+  view.left = rightEdge() - view.span;
   drawAxis(context, view);
   drawRows(context, view);
   drawMoments(context, view);
@@ -219,12 +227,12 @@ function drawLabel(context, { node }, y, view) {
 function drawAxis(context, view) {
   const most = Math.max(2, Math.floor(view.width / 95));
   const steps = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5];
-  const step = steps.find((step) => stream.span / step <= most) ?? 432e5;
+  const step = steps.find((step) => view.span / step <= most) ?? 432e5;
   context.font = '11px system-ui, sans-serif';
   context.textBaseline = 'middle';
   context.textAlign = 'center';
   const offset = pool.base % step;
-  for (let at = Math.ceil((view.left + offset) / step) * step - offset; at < view.left + stream.span; at += step) {
+  for (let at = Math.ceil((view.left + offset) / step) * step - offset; at < view.left + view.span; at += step) {
     const x = Math.round(view.x0 + (at - view.left) * view.perMs) + 0.5;
     context.strokeStyle = colours.soft;
     context.beginPath();
@@ -246,7 +254,7 @@ function drawMoments(context, view) {
     const { event, at_ms } = pool.events[place];
     if (event !== 'dead' && event !== 'left' && event !== 'draining') continue;
     const at = at_ms - pool.base;
-    if (at < view.left || at > view.left + stream.span) continue;
+    if (at < view.left || at > view.left + view.span) continue;
     const x = Math.round(view.x0 + (at - view.left) * view.perMs) + 0.5;
     context.strokeStyle = event === 'dead' ? colours.bad : colours.warn;
     context.beginPath();
@@ -352,12 +360,15 @@ function zoom(factor, around = 1) {
   const next = SPANS_S[Math.max(0, Math.min(SPANS_S.length - 1, place + (factor > 1 ? 1 : -1)))] * 1000;
   if (!isFollowing()) stream.right += (next - stream.span) * (1 - around);
   stream.span = next;
-  showControls();
+  if (isFollowing()) showControls();
+  else move(0);
 }
 
 function move(ms) {
-  const right = rightEdge() + ms;
-  stream.right = !pool.isFrozen && right >= poolNow() ? null : Math.max(right, pool.first + stream.span / 10);
+  const [right, now] = [rightEdge() + ms, poolNow()];
+  // Not before the begin, and not behind the end.
+  const earliest = Math.min(now, pool.first + stream.span);
+  stream.right = !pool.isFrozen && right >= now ? null : Math.min(now, Math.max(right, earliest));
   showControls();
 }
 
@@ -366,8 +377,13 @@ function pause() {
   showControls();
 }
 
+function showSpan() {
+  const ms = pool.picture ? spanInSight() : stream.span;
+  say($('stream-span'), duration(ms < stream.span ? Math.round(ms / 1000) : ms / 1000));
+}
+
 function showControls() {
-  say($('stream-span'), duration(stream.span / 1000));
+  showSpan();
   mark($('stream-pause'), 'aria-pressed', !isFollowing());
   say($('stream-pause'), isFollowing() ? 'Pause' : 'Follow');
   stream.isDirty = true;
@@ -389,7 +405,7 @@ function tipOfStream(event) {
   if (!row || event.clientY > box.bottom - AXIS) return hideTip();
   const who = `${row.node.name}, worker ${row.track.worker}`;
   if (x < 0) return showTip(who, event.clientX, event.clientY);
-  const at = rightEdge() - stream.span + (x / (box.width - gutter())) * stream.span;
+  const at = rightEdge() - spanInSight() * (1 - x / (box.width - gutter()));
   const place = row.track.firstAfter(at);
   if (place >= row.track.length || row.track.starts[place] > at) return showTip(`${who}\nnothing told`, event.clientX, event.clientY);
   const activity = pool.activities[row.track.kinds[place]];
@@ -416,22 +432,22 @@ function startStream() {
   const box = $('stream');
   $('stream-in').addEventListener('click', () => zoom(0.5));
   $('stream-out').addEventListener('click', () => zoom(2));
-  $('stream-earlier').addEventListener('click', () => move(-stream.span / 2));
-  $('stream-later').addEventListener('click', () => move(stream.span / 2));
+  $('stream-earlier').addEventListener('click', () => move(-spanInSight() / 2));
+  $('stream-later').addEventListener('click', () => move(spanInSight() / 2));
   $('stream-pause').addEventListener('click', pause);
   $('stream-site').addEventListener('change', (event) => { stream.site = event.target.value; layRows(); });
   box.addEventListener('scroll', () => { stream.isDirty = true; });
   box.addEventListener('keydown', (event) => {
     const keys = {
-      ArrowLeft: () => move(-stream.span / 4), ArrowRight: () => move(stream.span / 4), '+': () => zoom(0.5), '=': () => zoom(0.5), '-': () => zoom(2),
-      ' ': pause, End: () => { stream.right = null; showControls(); }, Home: () => { stream.right = pool.first + stream.span; showControls(); },
+      ArrowLeft: () => move(-spanInSight() / 4), ArrowRight: () => move(spanInSight() / 4), '+': () => zoom(0.5), '=': () => zoom(0.5), '-': () => zoom(2),
+      ' ': pause, End: () => { stream.right = null; showControls(); }, Home: () => move(pool.first - rightEdge()),
     };
     const act = !event.ctrlKey && !event.metaKey && keys[event.key];
     if (act) { act(); event.preventDefault(); }
   });
   box.addEventListener('wheel', (event) => {
     if (event.ctrlKey) zoom(event.deltaY > 0 ? 2 : 0.5, (event.clientX - box.getBoundingClientRect().left - gutter()) / (box.clientWidth - gutter()));
-    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) move(((event.deltaX || event.deltaY) / box.clientWidth) * stream.span);
+    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) move(((event.deltaX || event.deltaY) / box.clientWidth) * spanInSight());
     else return;
     event.preventDefault();
   }, { passive: false });
@@ -443,7 +459,7 @@ function startStream() {
     if (drag && Math.abs(event.clientX - drag.x) > 3) {
       if (!drag.hasMoved) { drag.hasMoved = true; box.setPointerCapture(event.pointerId); }
       stream.right = drag.right;
-      move(((drag.x - event.clientX) / (box.clientWidth - gutter())) * stream.span);
+      move(((drag.x - event.clientX) / (box.clientWidth - gutter())) * spanInSight());
     }
     tipOfStream(event);
   });
