@@ -6,7 +6,9 @@ const SPANS_S = [2, 5, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400];
 const AXIS = 22;
 const MOST_HEIGHT = 420;
 // The number of arrows that are drawn at a time, the longest. Fewer: what feeds whom is not seen. More: nothing is seen below them.
-const MOST_ARROWS = 300;
+const MOST_ARROWS = 60;
+// The part of a row, in pixels, in which one arrow ends at most. Less: arrowheads hide the colours of the row. More: few arrows are seen.
+const HEAD_ROOM = 28;
 
 const stream = {
   span: 30000, right: null, rows: [], rowHeight: 16, height: 0, total: 0, shape: '', site: '',
@@ -265,29 +267,34 @@ function drawMoments(context, view) {
   context.setLineDash([]);
 }
 
-// The arrows to be drawn, the longest of those in sight: each from the edge of its node's rows to the row of the worker.
+// Where an arrow is drawn: from a row of the node that gave the job to the row of the worker. No worker in particular gives a job, so the row is the nearest.
+function lineOf(arrow, view) {
+  const [row, block] = [stream.places.get(arrow.node * 65536 + arrow.worker), stream.blocks.get(arrow.from)];
+  if (!row || !block) return null;
+  const x = (at) => view.x0 + (at - view.left) * view.perMs;
+  const middle = (top) => top + stream.rowHeight / 2 - 1 - view.top;
+  const giver = block.bottom <= row.y ? block.bottom - stream.rowHeight : block.top;
+  return { arrow, from: [x(arrow.sent), middle(giver)], to: [x(arrow.begun), middle(row.y)] };
+}
+
+// The arrows to be drawn, the longest of those in sight that leave room for each other.
 function chooseArrows(view) {
   stream.arrows = [];
   stream.arrowsInSight = 0;
   if (!stream.hasArrows) return;
   const right = view.left + view.width / view.perMs;
-  const inSight = [];
-  for (const arrow of pool.arrows) {
-    if (arrow.begun < view.left || arrow.sent > right) continue;
-    const [row, block] = [stream.places.get(arrow.node * 65536 + arrow.worker), stream.blocks.get(arrow.from)];
-    if (row && block) inSight.push([arrow, row, block]);
-  }
+  const isInSight = (arrow) => arrow.begun >= view.left && arrow.sent <= right;
+  const inSight = pool.arrows.filter(isInSight).map((arrow) => lineOf(arrow, view)).filter(Boolean);
   stream.arrowsInSight = inSight.length;
-  if (inSight.length > MOST_ARROWS) {
-    inSight.sort(([a], [b]) => b.begun - b.sent - (a.begun - a.sent));
-    inSight.length = MOST_ARROWS;
+  inSight.sort(({ arrow: a }, { arrow: b }) => b.begun - b.sent - (a.begun - a.sent));
+  const taken = new Set();
+  for (const line of inSight) {
+    if (stream.arrows.length === MOST_ARROWS) break;
+    const room = `${line.to[1]} ${Math.floor(line.to[0] / HEAD_ROOM)}`;
+    if (taken.has(room)) continue;
+    taken.add(room);
+    stream.arrows.push(line);
   }
-  const middle = stream.rowHeight / 2;
-  stream.arrows = inSight.map(([arrow, row, block]) => {
-    const isDown = block.bottom <= row.y;
-    const x = (at) => view.x0 + (at - view.left) * view.perMs;
-    return { arrow, from: [x(arrow.sent), (isDown ? block.bottom - 1 : block.top) - view.top], to: [x(arrow.begun), row.y + middle - 1 - view.top] };
-  });
 }
 
 function drawArrows(context, view) {
@@ -297,20 +304,21 @@ function drawArrows(context, view) {
   context.rect(view.x0, 0, view.width, view.bottom);
   context.clip();
   // Many arrows are paler, so that what workers do is seen below them.
-  const alpha = Math.max(0.4, 0.85 * Math.min(1, Math.sqrt(40 / Math.max(1, stream.arrows.length))));
-  const pointed = stream.arrows.find(({ arrow }) => arrow === stream.pointed);
-  for (const { from, to } of stream.arrows) drawArrow(context, from, to, 1, to[0] - from[0] < 1 ? alpha / 2 : alpha);
+  const alpha = Math.max(0.45, 0.85 * Math.min(1, Math.sqrt(20 / Math.max(1, stream.arrows.length))));
+  for (const { from, to } of stream.arrows) drawArrow(context, from, to, 1, alpha);
+  const pointed = stream.pointed && lineOf(stream.pointed, view);
   if (pointed) drawArrow(context, pointed.from, pointed.to, 2, 1);
   context.restore();
 }
 
+// A dot in the row of the node that gave the job, a line, and a head in the row of the worker.
 function drawArrow(context, [x0, y0], [x1, y1], width, alpha) {
   const length = Math.hypot(x1 - x0, y1 - y0) || 1;
   const head = Math.min(length, stream.rowHeight > 7 ? 6 : 4);
   const [dx, dy] = [(x1 - x0) / length * head, (y1 - y0) / length * head];
   context.globalAlpha = alpha;
   // An edge in the colour of the card, so that it stands out from bars of any colour.
-  for (const [colour, more] of [[colours.card, 2], [colours.text, 0]]) {
+  for (const [colour, more] of [[colours.card, 1], [colours.text, 0]]) {
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = width + more;
     context.beginPath();
@@ -318,9 +326,10 @@ function drawArrow(context, [x0, y0], [x1, y1], width, alpha) {
     context.lineTo(x1 - dx / 2, y1 - dy / 2);
     context.stroke();
     context.beginPath();
+    context.arc(x0, y0, width + 0.5, 0, 2 * Math.PI);
     context.moveTo(x1, y1);
-    context.lineTo(x1 - dx - dy / 2, y1 - dy + dx / 2);
-    context.lineTo(x1 - dx + dy / 2, y1 - dy - dx / 2);
+    context.lineTo(x1 - dx - dy / 3, y1 - dy + dx / 3);
+    context.lineTo(x1 - dx + dy / 3, y1 - dy - dx / 3);
     context.closePath();
     if (more) context.stroke();
     else context.fill();
@@ -410,6 +419,7 @@ function tipOfStream(event) {
   if (place >= row.track.length || row.track.starts[place] > at) return showTip(`${who}\nnothing told`, event.clientX, event.clientY);
   const activity = pool.activities[row.track.kinds[place]];
   const job = activity === 'run_stolen' ? jobAt(row.track, place, at) : null;
+  pointAt(job);
   const what = `${ACTIVITIES[activity]}, ${duration(row.track.lengths[place] / 1000)}, from ${clock(pool.base + row.track.starts[place], true)}`;
   return showTip([who, what, ...(job ? [wordsOfArrow(job)] : [])].join('\n'), event.clientX, event.clientY);
 }
