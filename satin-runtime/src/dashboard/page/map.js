@@ -67,7 +67,8 @@ function summaryOf(site) {
 function showNode(node) {
   let cell = map.nodes.get(node.id);
   if (!cell) {
-    cell = { name: make('b', {}, node.name), note: make('small') };
+    const parts = nameParts(node.name).map((part) => make('span', {}, part));
+    cell = { name: make('b', {}, ...parts), note: make('small') };
     const bar = make('span', { class: 'bar' }, make('i'));
     cell.button = make('button', { type: 'button', class: 'node', onclick: () => choose(node.id) }, cell.name, cell.note, bar);
     cell.item = make('li', {}, cell.button);

@@ -17,7 +17,7 @@ const stream = {
 
 const isFollowing = () => stream.right === null;
 const rightEdge = () => (isFollowing() ? poolNow() : stream.right);
-const gutter = () => (innerWidth < 720 ? 74 : 132);
+const gutter = () => (innerWidth < 720 ? 88 : 132);
 
 // A run that is younger than the time to be shown fills the paper: there is nothing to see before its begin.
 const LEAST_SPAN = 2000;
@@ -217,13 +217,9 @@ function drawRows(context, view) {
 function drawLabel(context, { node }, y, view) {
   const state = pool.picture.nodes.find((now) => now.id === node.id)?.state ?? node.state;
   context.fillStyle = state === 'dead' || state === 'no_answer' ? colours.bad : state === 'left' ? colours.muted : colours.text;
-  context.save();
-  context.beginPath();
-  context.rect(0, y - 9, view.x0 - 6, 18);
-  context.clip();
   const sign = { dead: '✕ ', draining: '↘ ', no_answer: '? ', left: '– ' }[state] ?? '';
-  context.fillText(sign + node.name, 8, y + 1);
-  context.restore();
+  const room = view.x0 - 14 - context.measureText(sign).width;
+  context.fillText(sign + fitName(context, node.name, room), 8, y + 1);
 }
 
 function drawAxis(context, view) {

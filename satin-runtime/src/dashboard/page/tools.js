@@ -37,6 +37,13 @@ const wholes = new Intl.NumberFormat('en');
 const names = new Intl.Collator('en', { numeric: true });
 const byName = (a, b) => names.compare(a, b);
 
+// A name as two parts. The second tells the nodes of a site apart, and is never cut.
+function nameParts(name) {
+  const last = name.search(/[-_.][^-_.]{1,6}$/);
+  const cut = last > 0 ? last : Math.max(0, name.length - 4);
+  return [name.slice(0, cut), name.slice(cut)];
+}
+
 function scaled(number, step, units) {
   let place = 0;
   while (number >= step && place < units.length - 1) { number /= step; place += 1; }
@@ -99,6 +106,14 @@ function fit(canvas, width, height) {
   const context = canvas.getContext('2d');
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return context;
+}
+
+// The name, with as much of its first part as there is room for.
+function fitName(context, name, width) {
+  if (context.measureText(name).width <= width) return name;
+  let [head, tail] = nameParts(name);
+  while (head && context.measureText(`${head}…${tail}`).width > width) head = head.slice(0, -1);
+  return `${head}…${tail}`;
 }
 
 function showTip(text, x, y) {
