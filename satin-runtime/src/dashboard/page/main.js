@@ -7,7 +7,8 @@ function showTheme() {
   const chosen = THEMES.includes(choices.get('theme')) ? choices.get('theme') : 'system';
   const isDark = chosen === 'dark' || (chosen === 'system' && systemIsDark.matches);
   document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
-  say($('theme'), `Theme: ${chosen}`);
+  say($('theme'), `◐ ${chosen}`);
+  mark($('theme'), 'aria-label', `Theme: ${chosen}`);
   readColours();
   stream.isDirty = true;
   if (pool.picture) showCurves();

@@ -7,6 +7,8 @@ const AXIS = 22;
 const MOST_HEIGHT = 420;
 // The number of arrows that are drawn at a time, the longest. Fewer: what feeds whom is not seen. More: nothing is seen below them.
 const MOST_ARROWS = 60;
+// The width of the paper, in pixels, for each of them. Less: a small screen is full of arrows. More: few are seen there.
+const ARROW_ROOM = 20;
 // The part of a row, in pixels, in which one arrow ends at most. Less: arrowheads hide the colours of the row. More: few arrows are seen.
 const HEAD_ROOM = 28;
 
@@ -283,9 +285,10 @@ function chooseArrows(view) {
   const inSight = pool.arrows.filter(isInSight).map((arrow) => lineOf(arrow, view)).filter(Boolean);
   stream.arrowsInSight = inSight.length;
   inSight.sort(({ arrow: a }, { arrow: b }) => b.begun - b.sent - (a.begun - a.sent));
+  const most = Math.min(MOST_ARROWS, Math.ceil(view.width / ARROW_ROOM));
   const taken = new Set();
   for (const line of inSight) {
-    if (stream.arrows.length === MOST_ARROWS) break;
+    if (stream.arrows.length === most) break;
     const room = `${line.to[1]} ${Math.floor(line.to[0] / HEAD_ROOM)}`;
     if (taken.has(room)) continue;
     taken.add(room);
