@@ -98,6 +98,16 @@ function makeLegend() {
   const button = make('button', { type: 'button', id: 'legend-arrows', title: 'Jobs on their way from one node to another: show them or not', onclick: toggleArrows }, swatch, 'arrows', make('b'));
   $('legend').append(button);
   mark(button, 'aria-pressed', stream.hasArrows);
+  for (const [kind, words] of Object.entries(MOMENTS)) $('legend').append(make('span', { class: 'moment', 'data-kind': kind, hidden: '' }, make('i', { 'aria-hidden': 'true' }), words));
+}
+
+// The dashed lines, of which the key shows those that there are.
+const MOMENTS = { dead: 'a node died', gone: 'a node leaves' };
+const momentOf = ({ event }) => (event === 'dead' ? 'dead' : event === 'left' || event === 'draining' ? 'gone' : null);
+
+function showMoments() {
+  const seen = new Set(pool.events.map(momentOf));
+  for (const key of document.querySelectorAll('.moment')) key.hidden = !seen.has(key.dataset.kind);
 }
 
 const activityButtons = () => [...$('legend').children].filter((button) => button.dataset.activity);
@@ -126,6 +136,7 @@ function showLegendShares() {
   const all = sums.reduce((a, b) => a + b, 0);
   activityButtons().forEach((button, kind) => say(button.lastElementChild, all ? percent(sums[kind] / all) : ''));
   showArrowCount();
+  showMoments();
 }
 
 function showArrowCount() {
@@ -197,13 +208,17 @@ function drawRows(context, view) {
   context.beginPath();
   context.rect(0, 0, view.x0 + view.width, view.bottom);
   context.clip();
+  const chosen = stream.blocks.get(map.chosen);
+  if (chosen) {
+    context.fillStyle = colours.soft;
+    context.fillRect(0, chosen.top - 1 - view.top, view.x0 + view.width, chosen.bottom - chosen.top);
+  }
   let labelled = -99;
   context.font = '12px system-ui, sans-serif';
   context.textBaseline = 'middle';
   for (const row of rows) {
     const y = row.y - view.top;
     if (y < -rowHeight - 14 || y > view.bottom) continue;
-    if (row.node.id === map.chosen) { context.fillStyle = colours.soft; context.fillRect(0, y - 1, view.x0 + view.width, rowHeight); }
     if (row.isFirst && y - labelled >= 13) { labelled = y; drawLabel(context, row, Math.max(y + Math.min(rowHeight, 16) / 2, 7), view); }
     collectBars(row, y, view.left, view.perMs, view.x0, view.width);
   }
@@ -251,12 +266,12 @@ function drawAxis(context, view) {
 function drawMoments(context, view) {
   context.setLineDash([3, 3]);
   for (let place = pool.events.length - 1; place >= Math.max(0, pool.events.length - 200); place -= 1) {
-    const { event, at_ms } = pool.events[place];
-    if (event !== 'dead' && event !== 'left' && event !== 'draining') continue;
-    const at = at_ms - pool.base;
+    const kind = momentOf(pool.events[place]);
+    if (!kind) continue;
+    const at = pool.events[place].at_ms - pool.base;
     if (at < view.left || at > view.left + view.span) continue;
     const x = Math.round(view.x0 + (at - view.left) * view.perMs) + 0.5;
-    context.strokeStyle = event === 'dead' ? colours.bad : colours.warn;
+    context.strokeStyle = kind === 'dead' ? colours.bad : colours.warn;
     context.beginPath();
     context.moveTo(x, 0);
     context.lineTo(x, view.bottom);
