@@ -15,6 +15,8 @@ mod scene;
 mod scene_file;
 mod shade;
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -196,16 +198,7 @@ fn known_checksum(cli: &Cli) -> Option<u32> {
 }
 
 fn save(out: &Path, shot: Shot, picture: &[Pixel]) -> Result<()> {
-    let format = image::ImageFormat::Png;
-    image::save_buffer_with_format(
-        out,
-        picture.as_flattened(),
-        shot.width,
-        shot.height,
-        image::ExtendedColorType::Rgb8,
-        format,
-    )
-    .with_context(|| {
+    write_png(out, shot, picture).with_context(|| {
         format!(
             "cannot write {}: name another file with --out",
             out.display()
@@ -213,10 +206,20 @@ fn save(out: &Path, shot: Shot, picture: &[Pixel]) -> Result<()> {
     })
 }
 
+fn write_png(out: &Path, shot: Shot, picture: &[Pixel]) -> Result<()> {
+    let file = BufWriter::new(File::create(out)?);
+    let mut encoder = png::Encoder::new(file, shot.width, shot.height);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(picture.as_flattened())?;
+    Ok(writer.finish()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use std::io::BufReader;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -242,7 +245,9 @@ mod tests {
             let cli = Cli::parse_from(size.iter().map(AsRef::as_ref).chain([out.as_os_str()]));
             assert!(known_checksum(&cli).is_some());
             run(&cli).expect("the known answer");
-            assert_eq!(image::image_dimensions(&out).expect("a picture"), (160, 90));
+            let picture = png::Decoder::new(BufReader::new(File::open(out).expect("a file")));
+            let picture = picture.read_info().expect("a picture");
+            assert_eq!(picture.info().size(), (160, 90));
         }
     }
 }

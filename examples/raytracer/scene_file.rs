@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_scenes_in_the_repository_are_right() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/raytracer/scenes");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("raytracer/scenes");
         for name in ["spheres.toml", "chess.toml"] {
             load(&folder.join(name)).expect(name);
         }

@@ -751,7 +751,7 @@ fn typed(block: &CodeBlock) -> String {
         if line.starts_with('#') || line == "cargo test --workspace" {
             continue;
         }
-        text += &line.replace("cargo run --release -p satin-cli -- ", "satin ");
+        text += &line.replace("cargo run --release --bin satin -- ", "satin ");
         text.push('\n');
     }
     text
