@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use satin_sim::dag::{
     experiment::{self, Case, Cell, Contender, Report, Scenario, Settings, Size},
-    graph::{Data, random},
+    graph::{Data, random, stg},
     policy::Policy,
     report,
 };
@@ -35,10 +35,10 @@ fn sample(jobs: u32, seed: u64) -> Report {
         cases: vec![Case {
             size: Size {
                 processors: 5,
-                tasks: 500,
+                tasks: Some(500),
             },
             data: Data::PerEdge(0.02),
-            scenario: Scenario::Te1,
+            scenario: Scenario::Te2,
         }],
         contenders: policies
             .map(|policy| Contender {
@@ -77,7 +77,7 @@ fn a_few_graphs_keep_the_targets() {
 fn shipped(data: &[Data], scenarios: &[Scenario], jobs: u32) -> Vec<[Cell; 2]> {
     let size = Size {
         processors: 5,
-        tasks: 300,
+        tasks: Some(300),
     };
     let cases = data.iter().flat_map(|data| {
         scenarios.iter().map(|scenario| Case {
@@ -107,23 +107,23 @@ fn shipped(data: &[Data], scenarios: &[Scenario], jobs: u32) -> Vec<[Cell; 2]> {
     pairs.to_vec()
 }
 
-const ALL: [Scenario; 4] = [
-    Scenario::Te1,
-    Scenario::Te1Back,
+const DEATHS: [Scenario; 4] = [
     Scenario::Te2,
     Scenario::Te2Back,
+    Scenario::Te2Twice,
+    Scenario::Te2TwiceBack,
 ];
 
 #[test]
 fn the_shipped_code_gives_the_same_figures_each_time() {
-    let run = |jobs| shipped(&[Data::PerEdge(0.01)], &ALL, jobs);
+    let run = |jobs| shipped(&[Data::PerEdge(0.01)], &DEATHS, jobs);
     assert_eq!(run(1), run(3));
 }
 
 #[test]
 fn the_shipped_code_loses_what_dead_nodes_would_have_done() {
-    let rows = shipped(&[Data::PerEdge(0.0)], &ALL, 2);
-    let [te1, te1_back, te2, te2_back] = &rows[..] else {
+    let rows = shipped(&[Data::PerEdge(0.0)], &DEATHS, 2);
+    let [once, once_back, twice, twice_back] = &rows[..] else {
         panic!("{rows:?}");
     };
     for [satin, pull] in &rows {
@@ -135,21 +135,24 @@ fn the_shipped_code_loses_what_dead_nodes_would_have_done() {
         assert!((0.5..2.0).contains(&heard), "{satin:?}");
     }
     let [one, one_back, two, two_back] =
-        [te1, te1_back, te2, te2_back].map(|[satin, _]| satin.extra_percent);
+        [once, once_back, twice, twice_back].map(|[satin, _]| satin.extra_percent);
     assert!(one > 3.0 && two > 2.0 * one, "{one} {two}");
     assert!(
         one_back < one && two_back < two / 2.0,
         "{one_back} {two_back}"
     );
     // Without data to move, thieves that pull are what nodes that steal are.
-    assert!((0.9..1.2).contains(&(te1[0].nsl / te1[1].nsl)), "{te1:?}");
-    assert!(te1[0].elsewhere_percent > Some(60.0), "{te1:?}");
+    assert!(
+        (0.9..1.2).contains(&(once[0].nsl / once[1].nsl)),
+        "{once:?}"
+    );
+    assert!(once[0].elsewhere_percent > Some(60.0), "{once:?}");
 }
 
 #[test]
 fn much_data_make_runs_of_the_shipped_code_longer_and_keep_no_task_at_home() {
     let data = [0.0, 0.01, 0.5].map(Data::OneOutput);
-    let rows = shipped(&data, &[Scenario::Te1], 2);
+    let rows = shipped(&data, &[Scenario::Te2], 2);
     let satin: Vec<&Cell> = rows.iter().map(|[satin, _]| satin).collect();
     let elsewhere: Vec<f64> = satin
         .iter()
@@ -166,6 +169,46 @@ fn much_data_make_runs_of_the_shipped_code_longer_and_keep_no_task_at_home() {
     assert!(satin[2].moved > satin[1].moved + 0.05, "{satin:?}");
 }
 
+/// A row says how many tasks its graphs have: files with fewer are left out, and are not run under that name.
+#[test]
+fn a_size_is_that_of_all_graphs_or_an_error() {
+    let folder = std::env::temp_dir().join(format!("satin-sim-stg-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, tasks) in [("small.stg", 20), ("large.stg", 40)] {
+        let graph = random::graph(4, 1000, 1).first(tasks);
+        std::fs::write(folder.join(name), stg::write(&graph)).unwrap();
+    }
+    let run = |size: &[&str]| {
+        let path = folder.to_str().unwrap();
+        let mut arguments = vec![path, "--policies", "flow", "--bounds", "0"];
+        arguments.extend(size);
+        satin_sim(&arguments)
+    };
+    let output = run(&["--size", "3x30", "--scenario", "te1,te2"]);
+    let (table, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    assert!(table.starts_with("1 graphs"), "{table}");
+    assert!(table.contains("3x30, te1       -"), "{table}");
+    assert!(
+        told.contains("1 of 2 graphs have fewer than 30 tasks, and are left out"),
+        "{told}"
+    );
+    let output = run(&["--size", "3x300"]);
+    let told = text(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        told.contains("--size asks for 300 tasks, and the largest graph here has 40"),
+        "{told}"
+    );
+    let whole = [&["--size", "3xall"][..], &[]].map(run);
+    for (output, row) in whole.iter().zip(["3xall, te2", "5xall, te2"]) {
+        let table = text(&output.stdout);
+        assert!(table.starts_with("2 graphs"), "{table}");
+        assert!(table.contains(row), "{table}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn a_factorisation_gives_a_table_and_files() {
     let folder = std::env::temp_dir().join(format!("satin-sim-dag-{}", std::process::id()));
@@ -174,7 +217,7 @@ fn a_factorisation_gives_a_table_and_files() {
     let output = satin_sim(&[
         "lu:6",
         "--size",
-        "4x400",
+        "4xall",
         "--data",
         "output:0.1",
         "--json",
@@ -185,7 +228,7 @@ fn a_factorisation_gives_a_table_and_files() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
     for part in [
-        "4x400, te1",
+        "4xall, te2",
         "one output, 0.1",
         "gtp/c/r",
         "flow-copies",

@@ -123,10 +123,10 @@ mod tests {
         let cell = |policy: Policy| Cell {
             size: Size {
                 processors: 5,
-                tasks: 500,
+                tasks: Some(500),
             },
             data: "0.02 per edge".into(),
-            scenario: Scenario::Te1,
+            scenario: Scenario::Te2,
             policy,
             detection: policy.own_detection(),
             extra_percent: 13.0,
@@ -161,6 +161,6 @@ mod tests {
         let shown: Vec<Policy> = all.filter(|policy| !LEFT_OUT.contains(policy)).collect();
         assert_eq!(shown.len(), COLOURS.len());
         assert_eq!(colour(Policy::SatinAlways), COLOURS[8]);
-        assert!(picture.contains("5x500, 0.02 per edge, te1"));
+        assert!(picture.contains("5x500, 0.02 per edge, te2"));
     }
 }

@@ -31,8 +31,8 @@ const EXAMPLES: &str = "Graphs:
   lu:N, cholesky:N      factorisations of N x N tiles
   gauss-seidel:N,SWEEPS sweeps over N x N blocks
 
-Scenarios: te1: one processor dies half way; te2: a second one, a twentieth of the run later; te1-back, te2-back: each comes back
-after a tenth of the run, with nothing.
+Scenarios: te1: no processor dies; te2: one dies half way (both as in the paper on GTP); te2-twice: a second one dies, a twentieth
+of the run later; te2-back, te2-twice-back: each comes back after a tenth of the run, with nothing.
 
 A figure `13.4 (14.2) [3.84]` says: a death adds 13.4 % of time in the mean over graphs and bounds, 14.2 % at the worst bound;
 without it a run takes 3.84 times the critical path.
@@ -46,7 +46,7 @@ Examples:
   satin-sim dag                                         # a sample of graphs: two or three minutes
   satin-sim dag --policies flow,satin,satin-always --sample 3    # the shipped code beside the design
   satin-sim dag --full --json dag.json --svg dag.svg    # all 180 graphs
-  satin-sim dag lu:10 --size 4x400 --data output:0.1    # a tiled LU on 4 processors
+  satin-sim dag lu:10 --size 4xall --data output:0.1    # a tiled LU on 4 processors
   satin-sim dag stg --scenario te1,te2 --size 5x100     # the files of the Standard Task Graph Set
   satin-sim dag graph.stg --policies gtp/c/r,flow-copies --bounds 0,50";
 
@@ -68,13 +68,13 @@ pub struct Dag {
     /// Number of graphs of the sample.
     #[arg(long, default_value_t = 12, value_name = "GRAPHS", value_parser = clap::value_parser!(u32).range(1..))]
     sample: u32,
-    /// Processors and tasks, such as 5x500,20x1000. Of larger graphs, the first tasks are taken.
+    /// Processors and tasks, such as 5x500,20xall. The first tasks of each graph are taken; smaller graphs are left out.
     #[arg(long, value_parser = size, value_name = "PxN,..", value_delimiter = ',')]
     size: Vec<Size>,
     /// Time of sending, as a share of a mean task: edge:0.02 for each edge, or output:0.5 for the one output of a task.
     #[arg(long, value_parser = data, value_name = "DATA,..", value_delimiter = ',')]
     data: Vec<Data>,
-    /// What happens to processors: te1, te1-back, te2, te2-back.
+    /// What happens to processors: te1, te2, te2-back, te2-twice, te2-twice-back.
     #[arg(long, value_parser = parse::named::<Scenario>, value_name = "NAME,..", value_delimiter = ',')]
     scenario: Vec<Scenario>,
     /// Only these policies: gtp, gtp/c, gtp/r, gtp/c/r, pull-random, pull-rank, flow, flow-copies, flow-means, satin, satin-always.
@@ -137,14 +137,22 @@ fn source(text: &str) -> Result<Source, String> {
 
 fn size(text: &str) -> Result<Size, String> {
     let numbers = text.split_once('x');
-    let numbers = numbers
-        .and_then(|(processors, tasks)| Some((processors.parse().ok()?, tasks.parse().ok()?)));
+    let numbers = numbers.and_then(|(processors, tasks)| {
+        let tasks = match tasks {
+            "all" => None,
+            tasks => Some(tasks.parse().ok()?),
+        };
+        Some((processors.parse().ok()?, tasks))
+    });
     match numbers {
-        Some((processors, tasks)) if (2..=PROCESSORS_MAX).contains(&processors) && tasks > 1 => {
+        Some((processors, tasks))
+            if (2..=PROCESSORS_MAX).contains(&processors)
+                && tasks.is_none_or(|tasks| tasks > 1) =>
+        {
             Ok(Size { processors, tasks })
         }
         _ => Err(format!(
-            "a size is processors (2 to {PROCESSORS_MAX}) and tasks (2 or more), such as 5x500"
+            "a size is processors (2 to {PROCESSORS_MAX}) and tasks (2 or more, or all), such as 5x500 or 5xall"
         )),
     }
 }
@@ -185,22 +193,24 @@ impl Dag {
 
     /// The rows of section 4 of the design, or all combinations of what was asked for.
     fn cases(&self) -> anyhow::Result<Vec<Case>> {
+        // Graphs that somebody has named are taken whole.
+        let of_design = |tasks| Some(tasks).filter(|_| self.graphs == Source::Random);
         let small = Size {
             processors: 5,
-            tasks: 500,
+            tasks: of_design(500),
         };
         let large = Size {
             processors: 20,
-            tasks: 1000,
+            tasks: of_design(1000),
         };
         let (per_edge, one_output) = (Data::PerEdge(0.02), Data::OneOutput(0.5));
         if self.size.is_empty() && self.data.is_empty() && self.scenario.is_empty() {
             let rows = [
-                (small, per_edge, Scenario::Te1),
-                (small, per_edge, Scenario::Te1Back),
-                (small, one_output, Scenario::Te1),
-                (large, per_edge, Scenario::Te1),
-                (large, one_output, Scenario::Te1),
+                (small, per_edge, Scenario::Te2),
+                (small, per_edge, Scenario::Te2Back),
+                (small, one_output, Scenario::Te2),
+                (large, per_edge, Scenario::Te2),
+                (large, one_output, Scenario::Te2),
             ];
             let rows = rows.map(|(size, data, scenario)| Case {
                 size,
@@ -222,7 +232,7 @@ impl Dag {
             self.data.clone()
         };
         let scenarios = match self.scenario.is_empty() {
-            true => vec![Scenario::Te1],
+            true => vec![Scenario::Te2],
             false => self.scenario.clone(),
         };
         let mut cases = Vec::new();
@@ -271,7 +281,9 @@ impl Dag {
     }
 
     fn graphs(&self, cases: &[Case]) -> anyhow::Result<Vec<TaskGraph>> {
-        let tasks = cases.iter().map(|case| case.size.tasks).max().unwrap_or(2);
+        // All rows are of the same graphs.
+        let tasks = cases.iter().filter_map(|case| case.size.tasks).max();
+        let tasks = tasks.unwrap_or_default();
         match &self.graphs {
             Source::Random => {
                 // The set has graphs of 1,000 tasks; smaller ones are their first tasks.
@@ -288,7 +300,7 @@ impl Dag {
                 let graphs = stg::read(&root.join("stg"));
                 let graphs =
                     graphs.context("set SATIN_DATA to a folder with a folder stg in it")?;
-                Ok(self.sampled(graphs))
+                Ok(self.sampled(of_size(graphs, tasks)?))
             }
             Source::Path(path) => {
                 anyhow::ensure!(
@@ -296,12 +308,12 @@ impl Dag {
                     "there is no file or folder {}; graphs are random, stg, lu:N, cholesky:N, gauss-seidel:N,SWEEPS, a file or a folder",
                     path.display()
                 );
-                Ok(self.sampled(stg::read(path)?))
+                Ok(self.sampled(of_size(stg::read(path)?, tasks)?))
             }
-            Source::Lu(tiles) => Ok(vec![tiled::lu(*tiles)]),
-            Source::Cholesky(tiles) => Ok(vec![tiled::cholesky(*tiles)]),
+            Source::Lu(tiles) => of_size(vec![tiled::lu(*tiles)], tasks),
+            Source::Cholesky(tiles) => of_size(vec![tiled::cholesky(*tiles)], tasks),
             Source::GaussSeidel { blocks, sweeps } => {
-                Ok(vec![tiled::gauss_seidel(*blocks, *sweeps)])
+                of_size(vec![tiled::gauss_seidel(*blocks, *sweeps)], tasks)
             }
         }
     }
@@ -371,6 +383,23 @@ impl Dag {
             false => Ok(ExitCode::SUCCESS),
         }
     }
+}
+
+/// The graphs that have so many tasks. A smaller one would stand in a row whose name says that it has as many.
+fn of_size(mut graphs: Vec<TaskGraph>, tasks: usize) -> anyhow::Result<Vec<TaskGraph>> {
+    let before = graphs.len();
+    let most = graphs.iter().map(|graph| graph.tasks.len()).max();
+    graphs.retain(|graph| graph.tasks.len() >= tasks);
+    anyhow::ensure!(
+        !graphs.is_empty(),
+        "--size asks for {tasks} tasks, and the largest graph here has {}: ask for fewer, or for all (such as 5xall)",
+        most.unwrap_or_default()
+    );
+    let left_out = before - graphs.len();
+    if left_out > 0 {
+        eprintln!("{left_out} of {before} graphs have fewer than {tasks} tasks, and are left out");
+    }
+    Ok(graphs)
 }
 
 // ---- output
@@ -449,17 +478,18 @@ mod tests {
     fn given_values_are_combined() {
         let dag = parsed("--size 5x50,20x80 --scenario te1,te2 --data edge:0.1").unwrap();
         assert_eq!(dag.cases().unwrap().len(), 4);
-        let error = parsed("--size 2x50 --scenario te2").unwrap().cases();
+        let error = parsed("--size 2x50 --scenario te2-twice").unwrap().cases();
         assert_eq!(
             error.unwrap_err().to_string(),
-            "te2 needs 3 processors or more"
+            "te2-twice needs 3 processors or more"
         );
     }
 
     #[test]
     fn what_is_wrong_is_said() {
         for (arguments, part) in [
-            ("--size 5", "such as 5x500"),
+            ("--size 5", "such as 5x500 or 5xall"),
+            ("--size 5x1", "2 or more, or all"),
             ("--size 40x500", "2 to 32"),
             ("--data edge", "such as edge:0.02"),
             ("--bounds 99", "from 0 to 95"),

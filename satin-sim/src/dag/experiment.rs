@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{faults::Dice, seeds::each_number};
 
-/// What happens to processors. The first dies when the run would be half done without a death.
+/// What happens to processors, beside their changes of speed. TE1 and TE2 are those of the paper on GTP (section 5.3). The first
+/// processor dies when the run would be half done without a death.
 #[derive(
     Clone,
     Copy,
@@ -35,14 +36,16 @@ use crate::{faults::Dice, seeds::each_number};
 #[strum(serialize_all = "kebab-case")]
 #[serde(rename_all = "kebab-case")]
 pub enum Scenario {
-    /// One dies and does not come back.
+    /// No processor dies.
     Te1,
-    /// One dies, and is back after a tenth of the run, with nothing.
-    Te1Back,
-    /// Two die, the second a twentieth of the run after the first, and do not come back.
+    /// One dies and does not come back.
     Te2,
-    /// Two die in the same way, and each is back after a tenth of the run.
+    /// One dies, and is back after a tenth of the run, with nothing.
     Te2Back,
+    /// Two die, the second a twentieth of the run after the first, and do not come back.
+    Te2Twice,
+    /// Two die in the same way, and each is back after a tenth of the run.
+    Te2TwiceBack,
 }
 
 impl Scenario {
@@ -63,18 +66,25 @@ impl Scenario {
     #[must_use]
     pub fn processors_min(self) -> usize {
         match self {
-            Scenario::Te1 | Scenario::Te1Back => 2,
-            Scenario::Te2 | Scenario::Te2Back => 3,
+            Scenario::Te1 | Scenario::Te2 | Scenario::Te2Back => 2,
+            Scenario::Te2Twice | Scenario::Te2TwiceBack => 3,
         }
+    }
+
+    /// True if a processor dies.
+    #[must_use]
+    pub fn has_deaths(self) -> bool {
+        self != Scenario::Te1
     }
 
     /// The deaths in a run that takes so long without them.
     fn deaths(self, makespan: f64, victims: [usize; 2]) -> Vec<Death> {
         let (number, is_back) = match self {
-            Scenario::Te1 => (1, false),
-            Scenario::Te1Back => (1, true),
-            Scenario::Te2 => (2, false),
-            Scenario::Te2Back => (2, true),
+            Scenario::Te1 => (0, false),
+            Scenario::Te2 => (1, false),
+            Scenario::Te2Back => (1, true),
+            Scenario::Te2Twice => (2, false),
+            Scenario::Te2TwiceBack => (2, true),
         };
         let deaths = victims.into_iter().zip([0.0, Scenario::SECOND]);
         let deaths = deaths.take(number).map(|(processor, later)| {
@@ -90,18 +100,21 @@ impl Scenario {
     }
 }
 
-/// Processors and tasks, written `5x500`.
+/// Processors and tasks, written `5x500` or `5xall`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Size {
     /// The number of processors.
     pub processors: usize,
-    /// The number of tasks: the first of each graph.
-    pub tasks: usize,
+    /// The number of tasks: the first of each graph. `None`: all of them.
+    pub tasks: Option<usize>,
 }
 
 impl std::fmt::Display for Size {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}x{}", self.processors, self.tasks)
+        match self.tasks {
+            Some(tasks) => write!(f, "{}x{tasks}", self.processors),
+            None => write!(f, "{}xall", self.processors),
+        }
     }
 }
 
@@ -173,7 +186,8 @@ pub struct Cell {
     pub moved: f64,
     /// Tasks that began elsewhere than on the node of the flow, in runs without a death, as per cent of all. Of models it is not known.
     pub elsewhere_percent: Option<f64>,
-    /// The time from a death until the node of the flow knew of it, as per cent of the reference. Of models it is given.
+    /// The time from a death until the node of the flow knew of it, as per cent of the reference. Of models it is given, and without a death
+    /// there is none.
     pub heard_percent: Option<f64>,
 }
 
@@ -360,7 +374,8 @@ fn run_unit(settings: &Settings, group: &Group, unit: Unit) -> Result<Pairs, Fai
     // Sizes and costs depend on the seed and the graph; changes and victims on the bound too.
     let seed = settings.seed.wrapping_mul(7919) + unit.graph as u64;
     let mut dice = Dice::new(seed);
-    let flow = FlowGraph::new(&graph.clone().first(size.tasks), data, &mut dice);
+    let tasks = size.tasks.unwrap_or(graph.tasks.len());
+    let flow = FlowGraph::new(&graph.clone().first(tasks), data, &mut dice);
     let still = World::still(&flow, size.processors, &mut dice);
     let critical_path = flow.critical_path();
     let failure = |scenario: &'static str| {
@@ -395,7 +410,10 @@ fn run_unit(settings: &Settings, group: &Group, unit: Unit) -> Result<Pairs, Fai
         for (scenario, pairs) in group.scenarios.iter().zip(&mut pairs) {
             let deaths = scenario.deaths(without.makespan, victims);
             let deaths = &deaths;
-            let with = run(&Trial { deaths, ..trial });
+            let with = match scenario.has_deaths() {
+                true => run(&Trial { deaths, ..trial }),
+                false => Ok(without),
+            };
             pairs.push(Pair {
                 critical_path,
                 reference,
@@ -473,6 +491,7 @@ fn cell(
     let sent = mean(&all, |pair| pair.without.sent);
     let policy = settings.contenders[contender].policy;
     let of_nodes = |of: fn(&Pair) -> f64| policy.is_shipped().then(|| mean(&all, of));
+    let of_deaths = |of| of_nodes(of).filter(|_| case.scenario.has_deaths());
     Cell {
         size: case.size,
         data: case.data.to_string(),
@@ -488,7 +507,7 @@ fn cell(
         copied: mean(&all, |pair| pair.without.copied) / sent.max(f64::MIN_POSITIVE),
         moved: mean(&all, |pair| pair.without.sent / pair.work),
         elsewhere_percent: of_nodes(Pair::elsewhere_percent),
-        heard_percent: of_nodes(Pair::heard_percent),
+        heard_percent: of_deaths(Pair::heard_percent),
     }
 }
 

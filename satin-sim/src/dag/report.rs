@@ -29,11 +29,12 @@ fn title(cell: &Cell) -> String {
 }
 
 fn figures(cell: Option<&Cell>) -> String {
-    cell.map_or(String::new(), |cell| {
-        format!(
+    cell.map_or(String::new(), |cell| match cell.scenario.has_deaths() {
+        true => format!(
             "{:.1} ({:.1})\n[{:.3}]",
             cell.extra_percent, cell.worst_percent, cell.nsl
-        )
+        ),
+        false => format!("-\n[{:.3}]", cell.nsl),
     })
 }
 
@@ -192,7 +193,7 @@ pub fn targets(report: &Report) -> Vec<Target> {
         ] {
             let flow = find(row, Policy::FlowCopies, detection);
             let gtp = find(row, Policy::GtpCR, detection);
-            if let (Some(flow), Some(gtp)) = (flow, gtp) {
+            if let (Some(flow), Some(gtp), true) = (flow, gtp, copies.scenario.has_deaths()) {
                 target(what, flow.nsl_with_death / gtp.nsl_with_death, 1.02);
             }
         }
@@ -203,8 +204,8 @@ pub fn targets(report: &Report) -> Vec<Target> {
 /// The most extra time in the mean and at the worst bound, for which the design has targets.
 fn most_extra(cell: &Cell) -> Option<(f64, f64)> {
     match (cell.scenario, cell.size.processors) {
-        (Scenario::Te1 | Scenario::Te1Back, 5) => Some((14.0, 15.5)),
-        (Scenario::Te1 | Scenario::Te1Back, 20) => Some((4.0, 6.0)),
+        (Scenario::Te2 | Scenario::Te2Back, 5) => Some((14.0, 15.5)),
+        (Scenario::Te2 | Scenario::Te2Back, 20) => Some((4.0, 6.0)),
         _ => None,
     }
 }
