@@ -174,7 +174,8 @@ fn metadata(
                 .collect();
             let head = head.join("\n");
             let (status, body) = answer(count.load(Ordering::SeqCst), &head);
-            count.fetch_add(usize::from(!head.starts_with("PUT")), Ordering::SeqCst);
+            let is_look = !head.starts_with("PUT") && !head.contains("/compute/name?");
+            count.fetch_add(usize::from(is_look), Ordering::SeqCst);
             let _ = write!(
                 stream,
                 "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -241,14 +242,20 @@ fn spot_notices_of_the_clouds_become_a_file() {
         },
     );
     notices("google", &google);
+    // Each machine of a scale set is told of the events of all.
     let azure = metadata(move |asked, head| match has(head, "Metadata: true") {
+        true if head.contains("/metadata/instance/compute/name?") => (200, "set_1"),
+        true if asked < 1 => (
+            200,
+            r#"{"DocumentIncarnation":1,"Events":[{"EventType":"Freeze","Resources":["set_1"]}]}"#,
+        ),
         true if asked < 2 => (
             200,
-            r#"{"DocumentIncarnation":1,"Events":[{"EventType":"Freeze"}]}"#,
+            r#"{"DocumentIncarnation":2,"Events":[{"EventType":"Preempt","Resources":["set_11","set_0"]},{"EventType":"Reboot","Resources":["set_1"]}]}"#,
         ),
         true => (
             200,
-            r#"{"DocumentIncarnation":2,"Events":[{"EventId":"1","EventType":"Preempt"}]}"#,
+            r#"{"DocumentIncarnation":3,"Events":[{"EventId": "1", "EventType": "Preempt", "Resources": ["set_0", "SET_1"]}]}"#,
         ),
         false => (400, ""),
     });
