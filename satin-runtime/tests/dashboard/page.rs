@@ -149,6 +149,131 @@ fn the_page_shows_a_death_and_drains_a_node() {
     assert_eq!(browser.read("failures"), 0);
 }
 
+/// The texts in sight whose contrast to what is below them is less than 4.5.
+const PALE_TEXTS: &str = r#"(() => {
+  const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const over = (colour, below) => {
+    for (const one of [`rgb(${below.join()})`, colour]) { context.fillStyle = one; context.fillRect(0, 0, 1, 1); }
+    return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const ground = (node) => over(getComputedStyle(node).backgroundColor, node.parentElement ? ground(node.parentElement) : [255, 255, 255]);
+  const linear = (part) => (part <= 10 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([red, green, blue]) => 0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue) + 0.05;
+  const contrast = (a, b) => Math.max(light(a) / light(b), light(b) / light(a));
+  const pale = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode.parentElement;
+    const text = texts.currentNode.data.trim();
+    if (!text || !node.checkVisibility()) continue;
+    const below = ground(node);
+    const ratio = contrast(over(getComputedStyle(node).color, below), below);
+    if (ratio < 4.5) pale.push(`${text}: ${ratio.toFixed(1)}`);
+  }
+  return pale;
+})()"#;
+
+/// The controls in sight that are smaller than 40 pixels.
+const SMALL_CONTROLS: &str = r#"[...document.querySelectorAll('a, button, select, input, summary')]
+  .filter((control) => control.checkVisibility() && control.getBoundingClientRect().right > 0)
+  .filter((control) => { const { width, height } = control.getBoundingClientRect(); return width < 40 || height < 40; })
+  .map((control) => control.outerHTML)"#;
+
+#[test]
+fn the_page_can_be_read_and_pressed() {
+    let Some(browser) = Browser::start("the_page_can_be_read_and_pressed") else {
+        return;
+    };
+    for nodes in [4, 60] {
+        let running = Running::start(nodes, 2, 1, 20);
+        running.with(|pool| pool.kill("leiden-2"));
+        running.with(|pool| pool.drain("delft-2"));
+        let history = running.with(|pool| Arc::clone(&pool.history));
+        let steering: Arc<dyn Steering> = Arc::new(Noted::default()) as _;
+        let dashboard = Dashboard::start(loopback(), history, Some(steering)).expect("started");
+        for (scheme, width) in [
+            ("light", 1440),
+            ("dark", 1440),
+            ("light", 390),
+            ("dark", 390),
+        ] {
+            browser.prefer(scheme);
+            browser.resize(width, 900);
+            browser.open(dashboard.url());
+            browser.wait_for(&cell("leiden-2", "dead"));
+            browser.wait_for(&cell("delft-2", "draining"));
+            browser.click("button.node");
+            browser.wait_for("!document.getElementById('detail').hidden");
+            let place = format!("{nodes} nodes, {scheme}, {width}");
+            assert_eq!(browser.read(PALE_TEXTS), json!([]), "{place}");
+            if width < 600 {
+                assert_eq!(browser.read(SMALL_CONTROLS), json!([]), "{place}");
+            }
+        }
+        assert_eq!(browser.read("failures"), 0);
+    }
+}
+
+#[test]
+fn a_young_run_fills_the_task_stream_and_all_views_have_one_order() {
+    let Some(browser) =
+        Browser::start("a_young_run_fills_the_task_stream_and_all_views_have_one_order")
+    else {
+        return;
+    };
+    // Nodes join by turns: delft-1, leiden-1, amsterdam-1, delft-2, ..
+    let running = Running::start(36, 3, 1, 8);
+    let history = running.with(|pool| Arc::clone(&pool.history));
+    let dashboard = Dashboard::start(loopback(), history, None).expect("started");
+    browser.resize(1440, 2600);
+    browser.open(dashboard.url());
+    browser.wait_for("stream.rows.length === 36");
+    // An hour is to be shown: the first spans are at the left end nevertheless.
+    let begin = browser.read("(stream.span = 3600000, rightEdge() - spanInSight() - pool.first)");
+    assert!(begin.as_f64().expect("a time").abs() < 100.0, "{begin}");
+    let orders = [
+        "[...document.querySelectorAll('button.node')].map((cell) => cell.getAttribute('aria-label').split(',')[0])",
+        "stream.rows.map((row) => row.node.name)",
+        "[...document.querySelectorAll('#nodes-table tbody tr')].map((row) => row.cells[0].textContent)",
+    ];
+    let numbered = |site: &str| (1..=12).map(|number| format!("{site}-{number}")).collect();
+    let in_order: Vec<Vec<String>> = ["amsterdam", "delft", "leiden"].map(numbered).into();
+    for order in orders {
+        assert_eq!(browser.read(order), json!(in_order.concat()), "{order}");
+    }
+    // Each arrow begins and ends in the middle of a row: of the node that gave the job, and of the worker that runs it.
+    let ends = "stream.arrows.every(({ arrow, from, to }) => [[arrow.from, from], [arrow.node, to]].every(([node, [, y]]) => stream.rows.some((row) => row.node.id === node && row.y - $('stream').scrollTop + stream.rowHeight / 2 - 1 === y)))";
+    look_at(&browser, "young");
+    browser.wait_for(&format!("stream.arrows.length > 0 && {ends}"));
+    assert_eq!(browser.read("failures"), 0);
+}
+
+#[test]
+fn losses_are_folded_until_something_is_lost() {
+    let Some(browser) = Browser::start("losses_are_folded_until_something_is_lost") else {
+        return;
+    };
+    let running = Running::start(2, 1, 1, 0);
+    let history = running.with(|pool| Arc::clone(&pool.history));
+    let dashboard = Dashboard::start(loopback(), history, None).expect("started");
+    browser.open(dashboard.url());
+    browser.wait_for(&cell("delft-2", "joined"));
+    let (is_open, note) = (
+        "document.getElementById('kept-more').open",
+        "document.getElementById('kept-note').textContent",
+    );
+    assert_eq!(browser.read(is_open), json!(false));
+    assert_eq!(browser.read(note), "nothing was lost");
+    running.with(|pool| pool.kill("delft-2"));
+    browser.wait_for(is_open);
+    browser.wait_for(&format!("{note}.startsWith('1 node died')"));
+    // Opened once: who folds it again is not bothered.
+    browser.click("#kept summary");
+    let heard = browser.read("pool.heard");
+    browser.wait_for(&format!("pool.heard > {heard}"));
+    assert_eq!(browser.read(is_open), json!(false));
+}
+
 /// Takes a picture, once what is in sight has been drawn.
 fn look_at(browser: &Browser, name: &str) {
     let frames = browser.read("stream.frames").as_u64().expect("a number");

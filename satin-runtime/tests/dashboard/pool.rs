@@ -309,6 +309,7 @@ impl MadeUp {
         let moved = jobs * (2_000 + self.random.below(60_000));
         let now_ms = self.now_ms;
         let nodes = self.nodes.len();
+        let has_lost = self.nodes.iter().any(|node| !node.is_there);
         let node = &mut self.nodes[place];
         if let Some(done) = node.figures.done {
             let progress = Event::Progress {
@@ -327,7 +328,7 @@ impl MadeUp {
         node.figures.idle_s += idle_ms as f64 / 1e3;
         node.figures.steal_us_p50 = 210.0;
         node.figures.tally.add(&Tally {
-            repairs: jobs / 3,
+            repairs: if has_lost { jobs / 3 } else { 0 },
             ..Tally::default()
         });
         node.figures.done = node.figures.done.map(|done| (done + 0.004).min(1.0));
