@@ -92,7 +92,7 @@ fn has_arrow(frame: &Value) -> bool {
         let (from, node, sent) = (arrow[0], arrow[1], arrow[4] - arrow[5]);
         let knows = |span: &[i64]| span[0] == from && span[2] <= sent;
         assert_ne!(from, node);
-        spans.chunks(5).any(knows)
+        spans.chunks(6).any(knows)
     })
 }
 
@@ -121,8 +121,14 @@ fn end(pool: LocalPool, scratch: &Path) {
         };
         assert!(events.iter().any(|event| is_named(&event)), "{name}");
     }
-    let spans = events.iter().filter(|event| event["ph"] == "X");
-    assert!(spans.count() > 0, "what workers did");
+    // What workers ran: slices have the name of the function, except for the moment in which a worker takes a job.
+    let ran = events
+        .iter()
+        .filter(|event| event["cat"] == "run" || event["cat"] == "run_stolen");
+    let names: BTreeSet<&str> = ran.filter_map(|slice| slice["name"].as_str()).collect();
+    assert!(names.contains("knary"), "{names:?}");
+    let known = BTreeSet::from(["knary", "run", "run_stolen"]);
+    assert!(names.is_subset(&known), "{names:?}");
     let ids = |phase: &str| -> BTreeSet<u64> {
         let ends = events.iter().filter(|event| event["ph"] == phase);
         ends.filter_map(|event| event["id"].as_u64()).collect()

@@ -350,6 +350,7 @@ impl Process {
             },
             spans: news.spans,
             arrows: news.arrows,
+            functions: news.functions,
             why_idle: self.sampler.activities().iter().map(why_idle).collect(),
             sites: Vec::new(),
             kept: KeptFigures::default(),

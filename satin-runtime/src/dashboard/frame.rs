@@ -32,12 +32,12 @@ pub(super) struct Frame {
     activities: Vec<&'static str>,
     /// The time from which spans and arrows count, in milliseconds since 1970.
     base_ms: u64,
-    /// For each span five numbers: node, worker, start, length, activity.
+    /// For each span six numbers: node, worker, start, length, activity, and the function, or -1.
     spans: Vec<i64>,
     /// For each arrow eight numbers: the node that gave the job, the one that runs it, its worker, the function, when it began there; how long before that
     /// it was sent, came, and had what it needs.
     arrows: Vec<i64>,
-    /// The names of functions, which arrows name by their place.
+    /// The names of functions, which spans and arrows name by their place.
     functions: Vec<String>,
     events: Vec<HistoryEvent>,
     series: Curves,
@@ -94,13 +94,14 @@ impl Frame {
     }
 }
 
-fn numbers(span: &HistorySpan, base_ms: u64) -> [i64; 5] {
+fn numbers(span: &HistorySpan, base_ms: u64) -> [i64; 6] {
     [
         i64::from(span.node),
         i64::from(span.worker),
         (span.start_ms - base_ms) as i64,
         i64::from(span.length_ms),
         span.activity as i64,
+        span.function.map_or(-1, i64::from),
     ]
 }
 

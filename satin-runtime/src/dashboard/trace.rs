@@ -1,5 +1,5 @@
 //! The trace of a run in the format of Chrome's trace events, which [Perfetto](https://ui.perfetto.dev) opens: a process for each node, a thread for
-//! each worker, a slice for each span, a flow for each arrow, an instant for each event, and the pool's rates as counters.
+//! each worker, a slice for each span with the name of its function, a flow for each arrow, an instant for each event, and the pool's rates as counters.
 //!
 //! Times are in microseconds since the first span or event; `otherData` says when that was.
 
@@ -29,7 +29,7 @@ pub fn perfetto(history: &History) -> Value {
     let start_ms = starts.chain(events.iter().map(|event| event.at_ms)).min();
     let start_ms = start_ms.unwrap_or(0);
     let mut all = names(history, &spans);
-    all.extend(spans.iter().map(|span| slice(span, start_ms)));
+    all.extend(spans.iter().map(|span| slice(history, span, start_ms)));
     all.extend(flows(history, &spans, start_ms));
     all.extend(events.iter().map(|event| instant(history, event, start_ms)));
     all.extend(counters(history.series(), start_ms));
@@ -65,10 +65,12 @@ fn microseconds(at_ms: u64, start_ms: u64) -> u64 {
     at_ms.saturating_sub(start_ms) * 1_000
 }
 
-fn slice(span: &HistorySpan, start_ms: u64) -> Value {
-    let name: &str = span.activity.into();
+/// Its name is that of the function, as far as there is one, its category the activity.
+fn slice(history: &History, span: &HistorySpan, start_ms: u64) -> Value {
+    let activity: &str = span.activity.into();
+    let function = (span.function).and_then(|place| history.functions().get(place as usize));
     json!({
-        "ph": "X", "name": name, "cat": "worker",
+        "ph": "X", "name": function.map_or(activity, String::as_str), "cat": activity,
         "pid": process(span.node), "tid": span.worker + 1,
         "ts": microseconds(span.start_ms, start_ms),
         "dur": u64::from(span.length_ms) * 1_000,

@@ -1,5 +1,5 @@
 //! What a worker does at this moment, for those who take samples of it. The worker notes it where it changes, off the fast path:
-//! a relaxed store to a byte of its own.
+//! relaxed stores to a byte and a word of its own.
 
 use std::{
     cell::RefCell,
@@ -9,7 +9,10 @@ use std::{
     },
 };
 
+use crossbeam::atomic::AtomicCell;
 use serde::{Deserialize, Serialize};
+
+use super::function::{VTable, short_name};
 
 /// The occupation of a worker.
 #[derive(
@@ -49,26 +52,63 @@ pub enum Activity {
 }
 
 /// The occupation of one worker. Its own thread alone changes it.
-#[derive(Debug)]
-pub struct Occupation(AtomicU8);
+pub struct Occupation {
+    activity: AtomicU8,
+    /// The function of the job that the worker took last, of those that are not over; what that job spawned runs under its name.
+    function: AtomicCell<Option<&'static VTable>>,
+}
+
+/// What a worker was seen to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sighting {
+    /// The occupation.
+    pub activity: Activity,
+    /// The own name of the function of the job that runs; `None` if none does.
+    pub function: Option<&'static str>,
+}
 
 impl Occupation {
     /// A worker that has not begun anything.
     #[must_use]
     pub fn new() -> Occupation {
-        Occupation(AtomicU8::new(Activity::Idle as u8))
+        Occupation {
+            activity: AtomicU8::new(Activity::Idle as u8),
+            function: AtomicCell::new(None),
+        }
     }
 
     /// Reads it, from any thread.
     #[must_use]
     pub fn get(&self) -> Activity {
-        Activity::from_repr(self.0.load(Ordering::Relaxed)).unwrap_or(Activity::Run)
+        Activity::from_repr(self.activity.load(Ordering::Relaxed)).unwrap_or(Activity::Run)
+    }
+
+    /// Reads it with the name of the function, from any thread.
+    #[must_use]
+    pub fn see(&self) -> Sighting {
+        let activity = self.get();
+        let runs = matches!(
+            activity,
+            Activity::Run | Activity::RunStolen | Activity::Repair
+        );
+        let function = self.function.load().filter(|_| runs);
+        Sighting {
+            activity,
+            function: function.map(|function| short_name(function.info.name)),
+        }
     }
 
     /// Changes it, and returns what it was.
     pub fn replace(&self, now: Activity) -> Activity {
         let before = self.get();
-        self.0.store(now as u8, Ordering::Relaxed);
+        self.activity.store(now as u8, Ordering::Relaxed);
+        before
+    }
+
+    /// Notes the function of the job that runs from now on, and returns what was noted before.
+    pub(crate) fn name(&self, function: Option<&'static VTable>) -> Option<&'static VTable> {
+        let before = self.function.load();
+        self.function.store(function);
         before
     }
 }

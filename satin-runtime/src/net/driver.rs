@@ -572,6 +572,7 @@ impl Driver {
             figures: self.figures_now(),
             spans: news.spans,
             arrows: news.arrows,
+            functions: news.functions,
             why_idle: activities.iter().map(|one| self.why_idle(*one)).collect(),
             sites: self
                 .sites

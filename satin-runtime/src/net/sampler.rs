@@ -10,11 +10,13 @@ use std::{
 };
 
 use crate::{
-    job::HostedId,
+    job::{
+        HostedId,
+        occupation::{Activity, Sighting},
+    },
     observe::{
         arrows::{Arrows, ComingJob},
         events::{Record, unix_ms},
-        look::Activity,
         timeline::{News, Timeline},
     },
     worker::PoolWatch,
@@ -103,19 +105,25 @@ impl Sampler {
 
     /// What each worker does at this moment.
     pub(crate) fn activities(&self) -> Vec<Activity> {
-        let activities = self.0.watch.activities().unwrap_or_default();
+        self.see().iter().map(|seen| seen.activity).collect()
+    }
+
+    fn see(&self) -> Vec<Sighting> {
+        let mut all = self.0.watch.see().unwrap_or_default();
         let asking = self.0.asking.load(Ordering::Relaxed);
-        let refined = activities.into_iter().map(|activity| match activity {
-            Activity::Idle if asking & NEAR != 0 => Activity::StealNear,
-            Activity::Idle if asking & FAR != 0 => Activity::StealFar,
-            activity => activity,
-        });
-        refined.collect()
+        for seen in &mut all {
+            seen.activity = match seen.activity {
+                Activity::Idle if asking & NEAR != 0 => Activity::StealNear,
+                Activity::Idle if asking & FAR != 0 => Activity::StealFar,
+                activity => activity,
+            };
+        }
+        all
     }
 
     fn sample(&self) {
-        let activities = self.activities();
-        lock(&self.0.timeline).sample(unix_ms(), &activities);
+        let seen = self.see();
+        lock(&self.0.timeline).sample(unix_ms(), &seen);
     }
 
     /// Takes a sample after a while; false when nobody looks any more, or the pool has ended.

@@ -71,6 +71,9 @@ pub struct Span {
     pub length_ms: u32,
     /// The occupation.
     pub activity: Activity,
+    /// The function of the job that ran, by its place among the [`functions`](NodeLook::functions) of the look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<u32>,
 }
 
 /// The way of a job from the node that gave it to the worker that runs it.
@@ -137,6 +140,9 @@ pub struct NodeLook {
     /// Jobs of other nodes with which workers began since the look before; not all, if they were many.
     #[serde(default)]
     pub arrows: Vec<Arrow>,
+    /// The names of the functions of spans.
+    #[serde(default)]
+    pub functions: Vec<String>,
     /// The reason why each worker has nothing to run; `None` for one that runs something.
     pub why_idle: Vec<Option<WhyIdle>>,
     /// The traffic with the nodes of each site.

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use super::{
     events::Record,
-    look::{Activity, Arrow, Span},
+    look::{Arrow, Span},
 };
+use crate::job::occupation::Sighting;
 
 /// Spans that are kept. Too few: an observer that comes late misses some. Too many: memory (24 bytes each).
 const SPANS: usize = 1 << 14;
@@ -31,11 +32,13 @@ pub struct Timeline {
     events: VecDeque<(u64, Record)>,
     /// What each worker has been seen to do, since when, and when it was seen last.
     open: Vec<Option<Open>>,
+    /// The names of the functions of spans, which name them by their place.
+    functions: Vec<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    activity: Activity,
+    seen: Sighting,
     start_ms: u64,
     seen_ms: u64,
 }
@@ -49,23 +52,25 @@ pub struct News {
     pub arrows: Vec<Arrow>,
     /// What happened.
     pub events: Vec<Record>,
+    /// The names of the functions of spans, which name them by their place.
+    pub functions: Vec<String>,
     /// The place from which to read on.
     pub next: u64,
 }
 
 impl Timeline {
     /// Notes what each worker does at `now_ms`, in milliseconds since 1970.
-    pub fn sample(&mut self, now_ms: u64, activities: &[Activity]) {
-        self.open.resize(activities.len(), None);
-        for (worker, activity) in activities.iter().enumerate() {
+    pub fn sample(&mut self, now_ms: u64, workers: &[Sighting]) {
+        self.open.resize(workers.len(), None);
+        for (worker, seen) in workers.iter().enumerate() {
             match &mut self.open[worker] {
-                Some(open) if open.activity == *activity && now_ms <= open.seen_ms + GAP_MS => {
+                Some(open) if open.seen == *seen && now_ms <= open.seen_ms + GAP_MS => {
                     open.seen_ms = now_ms.max(open.seen_ms);
                 }
                 _ => {
                     self.close(worker, now_ms);
                     self.open[worker] = Some(Open {
-                        activity: *activity,
+                        seen: *seen,
                         start_ms: now_ms,
                         seen_ms: now_ms,
                     });
@@ -91,13 +96,24 @@ impl Timeline {
             worker: worker as u32,
             start_ms: open.start_ms,
             length_ms: u32::try_from(length_ms).unwrap_or(u32::MAX),
-            activity: open.activity,
+            activity: open.seen.activity,
+            function: open.seen.function.map(|name| self.place_of(name)),
         };
         if self.spans.len() == SPANS {
             self.spans.pop_front();
         }
         self.spans.push_back((self.next, span));
         self.next += 1;
+    }
+
+    /// The place of that name among those of functions. Programs have few.
+    fn place_of(&mut self, name: &'static str) -> u32 {
+        let place = self.functions.iter().position(|known| *known == name);
+        let place = place.unwrap_or_else(|| {
+            self.functions.push(name);
+            self.functions.len() - 1
+        });
+        place as u32
     }
 
     /// Number of workers at the last sample.
@@ -142,6 +158,7 @@ impl Timeline {
             spans: from(&self.spans, since),
             arrows: from(&self.arrows, since),
             events: from(&self.events, since),
+            functions: self.functions.iter().map(|name| (*name).into()).collect(),
             next: self.next,
         }
     }
@@ -156,7 +173,7 @@ fn from<T: Clone>(kept: &VecDeque<(u64, T)>, since: u64) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::events::Event;
+    use crate::observe::{events::Event, look::Activity};
 
     fn span(worker: u32, start_ms: u64, length_ms: u32, activity: Activity) -> Span {
         Span {
@@ -164,6 +181,14 @@ mod tests {
             start_ms,
             length_ms,
             activity,
+            function: None,
+        }
+    }
+
+    fn seen(activity: Activity) -> Sighting {
+        Sighting {
+            activity,
+            function: None,
         }
     }
 
@@ -171,9 +196,9 @@ mod tests {
     fn equal_samples_are_one_span_and_what_goes_on_is_cut_at_each_look() {
         use Activity::{Idle, Run};
         let mut timeline = Timeline::default();
-        timeline.sample(100, &[Run, Idle]);
-        timeline.sample(110, &[Run, Idle]);
-        timeline.sample(120, &[Idle, Idle]);
+        timeline.sample(100, &[Run, Idle].map(seen));
+        timeline.sample(110, &[Run, Idle].map(seen));
+        timeline.sample(120, &[Idle, Idle].map(seen));
         let first = timeline.news(0, 125);
         assert_eq!(
             first.spans,
@@ -183,7 +208,7 @@ mod tests {
                 span(1, 100, 25, Idle)
             ]
         );
-        timeline.sample(130, &[Idle, Run]);
+        timeline.sample(130, &[Idle, Run].map(seen));
         let second = timeline.news(first.next, 140);
         assert_eq!(
             second.spans,
@@ -198,11 +223,29 @@ mod tests {
     }
 
     #[test]
+    fn a_span_ends_where_another_function_begins() {
+        let runs = |function| {
+            [Sighting {
+                activity: Activity::Run,
+                function: Some(function),
+            }]
+        };
+        let mut timeline = Timeline::default();
+        for (at_ms, function) in [(0, "gemm"), (10, "gemm"), (20, "getrf"), (30, "gemm")] {
+            timeline.sample(at_ms, &runs(function));
+        }
+        let news = timeline.news(0, 40);
+        assert_eq!(news.functions, ["gemm", "getrf"]);
+        let spans = (news.spans.iter()).map(|span| (span.start_ms, span.length_ms, span.function));
+        assert!(spans.eq([(0, 20, Some(0)), (20, 10, Some(1)), (30, 10, Some(0))]));
+    }
+
+    #[test]
     fn nothing_is_said_of_a_time_in_which_nobody_looked() {
         let mut timeline = Timeline::default();
-        timeline.sample(0, &[Activity::Run]);
-        timeline.sample(50, &[Activity::Run]);
-        timeline.sample(90_000, &[Activity::Run]);
+        timeline.sample(0, &[seen(Activity::Run)]);
+        timeline.sample(50, &[seen(Activity::Run)]);
+        timeline.sample(90_000, &[seen(Activity::Run)]);
         let news = timeline.news(0, 90_010);
         assert_eq!(
             news.spans,
@@ -221,7 +264,7 @@ mod tests {
                 0 => Activity::Run,
                 _ => Activity::Idle,
             };
-            timeline.sample(at_ms, &[activity]);
+            timeline.sample(at_ms, &[seen(activity)]);
         }
         timeline.happened(Record {
             event: Event::PoolEnded { code: 0 },

@@ -34,7 +34,7 @@ use crate::{
     job::{
         JobId, Offer, RootName,
         function::{Function, Prepared},
-        occupation::{self, Activity, Occupation},
+        occupation::{self, Occupation, Sighting},
         record::{Aborted, Cx, Frame, flag},
     },
     observe::{Figures, arrows::Arrows, log},
@@ -426,9 +426,9 @@ impl PoolWatch {
     }
 
     /// What each worker does at this moment; `None` once the pool is gone.
-    pub(crate) fn activities(&self) -> Option<Vec<Activity>> {
+    pub(crate) fn see(&self) -> Option<Vec<Sighting>> {
         let pool = self.0.upgrade()?;
-        Some(pool.occupations.iter().map(|one| one.get()).collect())
+        Some(pool.occupations.iter().map(|one| one.see()).collect())
     }
 
     /// The ways of jobs of other nodes; `None` once the pool is gone.

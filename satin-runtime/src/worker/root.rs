@@ -26,7 +26,7 @@ use super::{
 };
 use crate::job::{
     Gathered, JobId, JobName, RootName, RootRun, RootTag, Saved,
-    function::{self, Args, Call, Function, Prepared},
+    function::{self, Args, Call, Function, Prepared, VTable},
     kinds::Kinds,
     record::{Aborted, Cx, Frame, Payload, Slot, flag},
     scoped,
@@ -73,6 +73,8 @@ pub(super) struct QueuedRoot {
     drop_unrun: Option<unsafe fn(*const ())>,
     is_main: bool,
     scopes: Scopes,
+    /// The function of the job; `None` if it is a closure.
+    function: Option<&'static VTable>,
 }
 
 // SAFETY: it points to a `RootTask`, made to be run by another thread, whose arguments and result are `Send`.
@@ -92,7 +94,12 @@ impl QueuedRoot {
             drop_unrun: Some(drop_unrun),
             is_main: false,
             scopes: Scopes::default(),
+            function: None,
         }
+    }
+
+    pub(super) fn function(&self) -> Option<&'static VTable> {
+        self.function
     }
 
     /// Ends it unrun, if its caller does not wait: no worker is left.
@@ -274,6 +281,7 @@ pub fn wait_for_nodes() {
         drop_unrun: None,
         is_main: false,
         scopes: scopes.clone(),
+        function: None,
     });
     while !bell.rung.load(Ordering::Acquire) {
         parker.park();
@@ -416,6 +424,7 @@ pub(super) fn enter_root<'s, P: Prepared<'s>>(call: P, place: CallSite) -> P::Ou
             drop_unrun: None,
             is_main,
             scopes: scopes.clone(),
+            function: Some(vtable),
         }
     };
     if !is_main {

@@ -31,6 +31,7 @@ use crate::{
     job::{
         Back, Fingerprint, JobId, Recall, RootName,
         codec::{self, stack_pointer},
+        function::VTable,
         occupation::{Activity, Occupation},
         record::{AREA, Aborted, Cx, Frame, Payload, STAYS, Slot, SlotState, flag},
     },
@@ -771,6 +772,7 @@ impl Worker {
         job.enter(SlotState::Taken(self.index));
         let parent = job.parent.get();
         let function = job.function.get();
+        self.occupation().name(Some(function));
         // SAFETY: the job is not settled, so its parent lives.
         let is_task = unsafe { (*parent).is_flow() };
         let mut sieve = self.sieve_of_taken(parent);
@@ -1327,6 +1329,7 @@ pub(super) struct Found {
 impl FoundWork {
     fn run(self, worker: &Worker, head: *const Slot) {
         let occupation = worker.occupation();
+        let named = occupation.name(self.function());
         let before = occupation.replace(self.activity());
         match self {
             FoundWork::Root(root) => root.run(worker, head),
@@ -1335,6 +1338,17 @@ impl FoundWork {
             FoundWork::Job(found) => worker.run_taken(found, head),
         }
         occupation.replace(before);
+        occupation.name(named);
+    }
+
+    /// The function of the job; `None` if it is a closure, and for jobs of this process, whose functions are known when they are taken.
+    fn function(&self) -> Option<&'static VTable> {
+        match self {
+            FoundWork::Root(root) => root.function(),
+            FoundWork::Hosted(hosted) => hosted.function(),
+            FoundWork::Task(task) => task.function(),
+            FoundWork::Job(_) => None,
+        }
     }
 
     fn activity(&self) -> Activity {

@@ -38,7 +38,7 @@ fn a_report_has_the_whole_history() {
     );
     assert_eq!(data["can_drain"], false);
     let spans = data["spans"].as_array().expect("spans");
-    assert_eq!(spans.len() / 5, history.spans_since(0).0.len());
+    assert_eq!(spans.len() / 6, history.spans_since(0).0.len());
     let arrows = data["arrows"].as_array().expect("arrows");
     assert!(!arrows.is_empty());
     assert_eq!(arrows.len() / 8, history.arrows_since(0).0.len());
@@ -119,8 +119,8 @@ fn a_trace_has_a_flow_for_each_arrow_from_one_slice_to_another() {
             (slice["pid"] == event["pid"] && slice["tid"] == event["tid"])
                 && (start..start + number(slice, "dur")).contains(&at)
         };
-        let slice = of("X").find(is_around);
-        slice.expect("a slice")["name"].clone()
+        let slice = of("X").find(is_around).expect("a slice");
+        [slice["name"].clone(), slice["cat"].clone()]
     };
     let ends: BTreeMap<u64, &Value> = of("f").map(|end| (number(end, "id"), end)).collect();
     assert_eq!(ends.len(), history.arrows_since(0).0.len());
@@ -133,6 +133,6 @@ fn a_trace_has_a_flow_for_each_arrow_from_one_slice_to_another() {
         assert!(number(begin, "ts") <= number(end, "ts"));
         assert_eq!(end["bp"], "e");
         around(begin);
-        assert_eq!(around(end), "run_stolen");
+        assert_eq!(around(end), ["queens", "run_stolen"]);
     }
 }

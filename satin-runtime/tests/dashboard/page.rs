@@ -406,7 +406,7 @@ fn five_hundred_nodes_are_shown() {
     let cpu = cpu_of_server();
     let begin = browser.read("[performance.now(), stream.frames]");
     browser.wait_for(&format!("performance.now() > {} + 15000", begin[0]));
-    let end = browser.read("[performance.now(), stream.frames, performance.memory.usedJSHeapSize + 13 * [...pool.tracks.values()].reduce((sum, track) => sum + track.kinds.length, 0)]");
+    let end = browser.read("[performance.now(), stream.frames, performance.memory.usedJSHeapSize + 15 * [...pool.tracks.values()].reduce((sum, track) => sum + track.kinds.length, 0)]");
     let figure = |values: &Value, place: usize| values[place].as_f64().expect("a number");
     let seconds = (figure(&end, 0) - figure(&begin, 0)) / 1e3;
     let frames = figure(&end, 1) - figure(&begin, 1);

@@ -194,6 +194,7 @@ impl MadeUp {
             figures: node.figures,
             spans,
             arrows,
+            functions: vec!["queens".into()],
             why_idle,
             sites: node.traffic.clone(),
             kept: node.kept,
@@ -244,6 +245,7 @@ impl MadeUp {
                     start_ms: at,
                     length_ms: (stop - at) as u32,
                     activity,
+                    function: (activity == Activity::RunStolen).then_some(0),
                 });
             }
             if until <= end {

@@ -151,7 +151,7 @@ fn a_page_is_told_what_is_new_and_when_the_node_ends() {
     assert_eq!(second["events"][0]["text"], "leiden-1 in leiden died");
     assert_eq!(second["picture"]["nodes"][1]["state"], "dead");
     // No span of the first frame again, but those that went on.
-    let new_spans = second["spans"].as_array().expect("spans").len() / 5;
+    let new_spans = second["spans"].as_array().expect("spans").len() / 6;
     assert!((1..60).contains(&new_spans), "{new_spans}");
     drop(dashboard);
     let rest: Vec<String> = events.map(|(name, _)| name).collect();

@@ -14,18 +14,20 @@ class Track {
     this.resize(32);
   }
   resize(capacity) {
-    const [starts, lengths, kinds] = [this.starts, this.lengths, this.kinds];
+    const [starts, lengths, kinds, functions] = [this.starts, this.lengths, this.kinds, this.functions];
     this.starts = new Float64Array(capacity);
     this.lengths = new Uint32Array(capacity);
     this.kinds = new Uint8Array(capacity);
+    this.functions = new Int16Array(capacity);
     if (starts) {
       this.starts.set(starts.subarray(0, this.length));
       this.lengths.set(lengths.subarray(0, this.length));
       this.kinds.set(kinds.subarray(0, this.length));
+      this.functions.set(functions.subarray(0, this.length));
     }
   }
   // A span with the start of the last one takes its place: it has grown.
-  add(start, length, kind, most) {
+  add(start, length, kind, of, most) {
     let place = this.length;
     if (place > 0 && this.starts[place - 1] >= start) place -= 1;
     if (place === this.starts.length) {
@@ -35,11 +37,12 @@ class Track {
     this.starts[place] = start;
     this.lengths[place] = length;
     this.kinds[place] = kind;
+    this.functions[place] = of;
     this.length = place + 1;
   }
   dropOldest() {
     const dropped = Math.ceil(this.length / 4);
-    for (const list of [this.starts, this.lengths, this.kinds]) list.copyWithin(0, dropped, this.length);
+    for (const list of [this.starts, this.lengths, this.kinds, this.functions]) list.copyWithin(0, dropped, this.length);
     this.length -= dropped;
     return this.length;
   }
@@ -116,14 +119,14 @@ function takeSpans({ spans, base_ms, picture }) {
   const most = Math.max(128, Math.floor(MAX_SPANS / Math.max(1, workers)));
   const offset = base_ms - pool.base;
   pool.first = Math.min(pool.first, offset);
-  for (let place = 0; place < spans.length; place += 5) {
+  for (let place = 0; place < spans.length; place += 6) {
     const key = spans[place] * 65536 + spans[place + 1];
     let track = pool.tracks.get(key);
     if (!track) {
       track = new Track(spans[place], spans[place + 1]);
       pool.tracks.set(key, track);
     }
-    track.add(spans[place + 2] + offset, spans[place + 3], spans[place + 4], most);
+    track.add(spans[place + 2] + offset, spans[place + 3], spans[place + 4], spans[place + 5], most);
   }
 }
 

@@ -434,7 +434,8 @@ function tipOfStream(event) {
   const activity = pool.activities[row.track.kinds[place]];
   const job = activity === 'run_stolen' ? jobAt(row.track, place, at) : null;
   pointAt(job);
-  const what = `${ACTIVITIES[activity]}, ${duration(row.track.lengths[place] / 1000)}, from ${clock(pool.base + row.track.starts[place], true)}`;
+  const of = pool.functions[row.track.functions[place]];
+  const what = `${ACTIVITIES[activity]}${of ? ` of ${of}` : ''}, ${duration(row.track.lengths[place] / 1000)}, from ${clock(pool.base + row.track.starts[place], true)}`;
   return showTip([who, what, ...(job ? [wordsOfArrow(job)] : [])].join('\n'), event.clientX, event.clientY);
 }
 

@@ -1,14 +1,8 @@
 //! The ways of jobs from the nodes that gave them to the workers that run them; of what is long ago the longest.
 
-use std::collections::HashMap;
-
 /// The number of arrows that are kept, of 64 bytes each. Too small: who fed whom is forgotten while a run goes on. Too large: memory, and pages grow by
 /// arrows that nobody can tell apart.
 pub(super) const MAX_ARROWS: usize = 20_000;
-
-/// The number of functions whose names are kept: those of more have no name. Too small: functions of large programs have none. Too large: a node that
-/// makes names up fills the memory.
-const MAX_FUNCTIONS: usize = 1_000;
 
 /// The way of a job from the node that gave it to the worker that runs it, on the collector's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,32 +39,9 @@ impl HistoryArrow {
 pub(super) struct Arrows {
     arrows: Vec<(u64, HistoryArrow)>,
     next_seq: u64,
-    functions: Vec<String>,
-    places: HashMap<String, u32>,
 }
 
 impl Arrows {
-    /// The place of that name among those of functions.
-    pub(super) fn function(&mut self, name: &str) -> u32 {
-        if let Some(place) = self.places.get(name) {
-            return *place;
-        }
-        let name = match self.functions.len() {
-            // The last place is that of all further ones.
-            MAX_FUNCTIONS => return MAX_FUNCTIONS as u32 - 1,
-            last if last == MAX_FUNCTIONS - 1 => "another function",
-            _ => name,
-        };
-        let place = self.functions.len() as u32;
-        self.functions.push(name.into());
-        self.places.insert(name.into(), place);
-        place
-    }
-
-    pub(super) fn functions(&self) -> &[String] {
-        &self.functions
-    }
-
     pub(super) fn add(&mut self, arrow: HistoryArrow) {
         self.arrows.push((self.next_seq, arrow));
         self.next_seq += 1;
@@ -139,18 +110,5 @@ mod tests {
         assert_eq!(arrows.since(cursor).0, []);
         arrows.add(arrow(told, 1));
         assert_eq!(arrows.since(cursor).0, [arrow(told, 1)]);
-    }
-
-    #[test]
-    fn names_of_functions_are_kept_once_and_not_without_end() {
-        let mut arrows = Arrows::default();
-        assert_eq!(
-            ["fib", "queens", "fib"].map(|it| arrows.function(it)),
-            [0, 1, 0]
-        );
-        let last = (0..2 * MAX_FUNCTIONS).map(|number| arrows.function(&number.to_string()));
-        assert_eq!(last.max(), Some(MAX_FUNCTIONS as u32 - 1));
-        assert_eq!(arrows.functions().len(), MAX_FUNCTIONS);
-        assert_eq!(arrows.functions()[MAX_FUNCTIONS - 1], "another function");
     }
 }

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod figures;
+mod functions;
 mod log;
 mod picture;
 mod rows;
@@ -25,7 +26,7 @@ pub use series::{Bin, Series};
 pub use spans::HistorySpan;
 pub use words::{advice_of, jobs_in_words, reason_in_words};
 
-use self::{arrows::Arrows, log::Log, rows::Rows, spans::Spans};
+use self::{arrows::Arrows, functions::Functions, log::Log, rows::Rows, spans::Spans};
 use super::{
     events::{Event, Record},
     look::{Arrow, NodeLook, SeenNode},
@@ -56,6 +57,7 @@ pub struct History {
     rows: Rows,
     spans: Spans,
     arrows: Arrows,
+    functions: Functions,
     log: Log,
     series: Series,
     /// The progress that the last event about it told.
@@ -75,6 +77,7 @@ impl History {
             rows: Rows::default(),
             spans: Spans::default(),
             arrows: Arrows::default(),
+            functions: Functions::default(),
             log: Log::default(),
             series: Series::default(),
             progress: None,
@@ -112,13 +115,18 @@ impl History {
         let Some(id) = self.rows.id_of(node) else {
             return;
         };
+        let functions: Vec<u32> = (look.functions.iter())
+            .map(|name| self.functions.place(name))
+            .collect();
         for span in &look.spans {
+            let function = span.function.and_then(|it| functions.get(it as usize));
             let moved = HistorySpan {
                 node: id,
                 worker: span.worker,
                 start_ms: on_own_clock(span.start_ms),
                 length_ms: span.length_ms,
                 activity: span.activity,
+                function: function.copied(),
             };
             if moved.end_ms() <= now_ms.saturating_add(AHEAD_MS)
                 && let Some(new) = self.spans.add(moved)
@@ -154,7 +162,7 @@ impl History {
         let sent_ms = of_giver.map_or(came_ms, |offset_ms| {
             (arrow.sent_ms.saturating_add_signed(offset_ms)).clamp(first_ms, came_ms)
         });
-        let function = self.arrows.function(&arrow.function);
+        let function = self.functions.place(&arrow.function);
         self.arrows.add(HistoryArrow {
             from,
             node,
@@ -232,10 +240,10 @@ impl History {
         self.arrows.since(cursor)
     }
 
-    /// The names of the functions whose jobs have arrows.
+    /// The names of the functions of spans and arrows, which name them by their place.
     #[must_use]
     pub fn functions(&self) -> &[String] {
-        self.arrows.functions()
+        self.functions.names()
     }
 
     /// The events that were noted since the call that returned this cursor, and the next cursor; all for cursor 0. They are in the order in which they were

@@ -36,6 +36,8 @@ pub struct HistorySpan {
     pub length_ms: u32,
     /// The occupation.
     pub activity: Activity,
+    /// The function of the job that ran, by its place among [`functions`](super::History::functions).
+    pub function: Option<u32>,
 }
 
 impl HistorySpan {
@@ -46,11 +48,16 @@ impl HistorySpan {
     }
 }
 
+/// No function is known. Places of functions are smaller.
+const NO_FUNCTION: u16 = u16::MAX;
+
 #[derive(Clone, Copy)]
 struct Kept {
     start_ms: u64,
     length_ms: u32,
     activity: Activity,
+    /// The place of the function's name, or [`NO_FUNCTION`].
+    function: u16,
     /// The number of its last change. Ascends along a row.
     seq: u64,
 }
@@ -60,9 +67,10 @@ impl Kept {
         self.start_ms + u64::from(self.length_ms)
     }
 
-    /// Grows over `next`, if that is the same activity, without a gap.
+    /// Grows over `next`, if that is the same activity and function, without a gap.
     fn absorb(&mut self, next: &Kept) -> bool {
-        if next.activity != self.activity || next.start_ms > self.end_ms() + JOIN_MS {
+        let is_same = next.activity == self.activity && next.function == self.function;
+        if !is_same || next.start_ms > self.end_ms() + JOIN_MS {
             return false;
         }
         let Ok(length) = u32::try_from(next.end_ms() - self.start_ms) else {
@@ -99,6 +107,7 @@ impl Spans {
             start_ms,
             length_ms,
             activity: span.activity,
+            function: span.function.map_or(NO_FUNCTION, |it| it as u16),
             seq: self.next_seq,
         };
         self.next_seq += 1;
@@ -126,6 +135,7 @@ impl Spans {
                 start_ms: kept.start_ms,
                 length_ms: kept.length_ms,
                 activity: kept.activity,
+                function: (kept.function != NO_FUNCTION).then_some(kept.function.into()),
             }));
         }
         (all, self.next_seq)
@@ -215,7 +225,7 @@ impl Group {
                 whole.length_ms = (next.end_ms() - whole.start_ms) as u32;
                 whole.seq = next.seq;
                 if self.sums[next.activity as usize] > self.sums[whole.activity as usize] {
-                    whole.activity = next.activity;
+                    (whole.activity, whole.function) = (next.activity, next.function);
                 }
             }
         }
@@ -237,6 +247,7 @@ mod tests {
             start_ms,
             length_ms,
             activity,
+            function: None,
         }
     }
 
@@ -276,6 +287,21 @@ mod tests {
         assert!(spans.count <= MAX_SPANS);
         let (all, _) = spans.since(0);
         assert_eq!(all.last().expect("spans").start_ms, 100 * last);
+    }
+
+    #[test]
+    fn jobs_of_two_functions_are_two_spans() {
+        let mut spans = Spans::default();
+        let of = |function, start_ms| HistorySpan {
+            function: Some(function),
+            ..span(0, start_ms, 10, Activity::Run)
+        };
+        for span in [of(3, 0), of(3, 10), of(4, 20), of(3, 30)] {
+            spans.add(span);
+        }
+        let (all, _) = spans.since(0);
+        let functions = all.iter().map(|span| (span.length_ms, span.function));
+        assert!(functions.eq([(20, Some(3)), (10, Some(4)), (10, Some(3))]));
     }
 
     #[test]

@@ -26,6 +26,7 @@ fn look(now_ms: u64) -> NodeLook {
         },
         spans: Vec::new(),
         arrows: Vec::new(),
+        functions: vec!["queens".into()],
         why_idle: vec![None, None],
         sites: Vec::new(),
         kept: KeptFigures::default(),
@@ -40,6 +41,7 @@ fn span(worker: u32, start_ms: u64, length_ms: u32, activity: Activity) -> Span 
         start_ms,
         length_ms,
         activity,
+        function: (activity == Activity::RunStolen).then_some(0),
     }
 }
 

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     job::{
         Back, Recall, Wants,
+        function::VTable,
         record::{AREA, Payload, Slot, SlotState},
     },
     worker::{
@@ -443,6 +444,13 @@ pub(in crate::worker) enum ReadyTask {
 }
 
 impl ReadyTask {
+    pub(in crate::worker) fn function(&self) -> Option<&'static VTable> {
+        match self {
+            ReadyTask::Run(task) => Some(task.function()),
+            ReadyTask::End(_) => None,
+        }
+    }
+
     pub(in crate::worker) fn run(self, worker: &Worker, head: *const Slot) {
         match self {
             ReadyTask::Run(task) => task.run(worker, head),

@@ -17,7 +17,7 @@ use crate::{
     job::{
         Answer, Gathered, HeldValue, HostedId, JobId, Parcel, Saved, Taken,
         codec::{self},
-        function::{self, RemoteFailure},
+        function::{self, RemoteFailure, VTable},
         needs,
         record::{Cx, Slot, flag},
     },
@@ -69,6 +69,10 @@ pub(in crate::worker) struct HostedTask {
 }
 
 impl HostedTask {
+    pub(in crate::worker) fn function(&self) -> Option<&'static VTable> {
+        function::by_number(self.parcel.function)
+    }
+
     pub(in crate::worker) fn run(self, worker: &Worker, head: *const Slot) {
         let key = self.key;
         match self.end(worker, head) {
