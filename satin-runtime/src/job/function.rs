@@ -750,9 +750,9 @@ fn numbered() -> &'static [&'static VTable] {
     NUMBERED.get_or_init(|| registered().values().copied().collect())
 }
 
-/// A function's own name: `work` of `package@1.0.0 module::work`.
+/// A function's own name: `work` of `package@1.0.0 module::work`, and of `package@1.0.0 work`.
 pub(crate) fn short_name(name: &'static str) -> &'static str {
-    name.rsplit("::").next().unwrap_or(name)
+    name.rsplit([':', ' ']).next().unwrap_or(name)
 }
 
 /// The function with that number: its place among the registered ones, which is the same in all programs of one
@@ -825,6 +825,12 @@ pub(crate) fn assert_registered(vtable: &'static VTable) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_has_a_name_of_its_own_also_at_the_root_of_its_package() {
+        let names = ["package@1.0.0 module::work", "package@1.0.0 work", "work"];
+        assert_eq!(names.map(short_name), ["work"; 3]);
+    }
 
     #[test]
     fn a_result_is_worth_keeping_for_what_its_parts_leave_out() {
