@@ -1135,7 +1135,7 @@ impl Parts<'_> {
             not_worth,
             ..
         } = took;
-        // Rule `Liveness`: a job that is sent to the dead is put back by nobody.
+        // The asker may have died since. A job that is sent to the dead is put back by nobody.
         let is_gone = !cx.view.is_alive(asker.peer) || cx.books.leaving;
         let Some(first) = jobs.first() else {
             return match not_worth.is_empty() || is_gone {
@@ -1629,7 +1629,7 @@ impl Parts<'_> {
     fn receive(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         use Message as M;
         self.membership.heard(cx, from);
-        // A message from a life that is over here would enter jobs which nobody puts back any more.
+        // Rule `Liveness`: jobs from a life that is over here would stay in the books, as its end has been dealt with.
         let alive = cx.view.is_alive(from) || !cx.config.obeys(Rule::Liveness);
         if !message.is_about_membership() && !alive {
             return;
@@ -1650,13 +1650,9 @@ impl Parts<'_> {
                     // Before the job starts: its workers must know the bounds of its root job.
                     self.bounds.belongs(cx, parcel.root_run());
                 }
-                // Also where simulations leave the rule `Liveness` out: a job from the dead would
-                // wait for ever.
-                if cx.view.is_alive(from) {
-                    (self.steal).answered(cx, from, request, left, &jobs);
-                    for arrival in self.repair.arrived(cx, from, sent_ms, jobs) {
-                        self.bring(cx, from, arrival);
-                    }
+                (self.steal).answered(cx, from, request, left, &jobs);
+                for arrival in self.repair.arrived(cx, from, sent_ms, jobs) {
+                    self.bring(cx, from, arrival);
                 }
             }
             M::NotWorth(request) => self.steal.refused(cx, from, request),

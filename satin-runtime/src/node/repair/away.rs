@@ -109,11 +109,6 @@ impl Repair {
         from: Peer,
         answers: Vec<(Token, Answer)>,
     ) -> Vec<Then> {
-        // Rule `Liveness`: the death of that life has been dealt with, and its jobs are under way
-        // elsewhere.
-        if !cx.view.is_alive(from) {
-            return Vec::new();
-        }
         let mut then = Vec::with_capacity(answers.len());
         for (token, answer) in answers {
             // Acknowledged also if the token is void: the thief keeps the answer until it hears so,

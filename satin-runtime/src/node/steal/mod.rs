@@ -238,11 +238,6 @@ impl Steal {
         most: u32,
         kind: RequestKind,
     ) {
-        // Rule `Liveness`: a request that was under way when its sender died would take a job
-        // along, which nobody puts back any more.
-        if !cx.view.is_alive(from) {
-            return;
-        }
         let round_trip = self.trips.to(cx.view, from);
         self.victim.ask(cx, from, request, most, kind, round_trip);
         // No turn follows: the asker is told, rather than left waiting.
