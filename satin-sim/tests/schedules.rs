@@ -1,12 +1,16 @@
 //! Forced schedules: the turns of events that weaker rules do not survive, each by name.
 
-use std::{thread, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path as FilePath, thread, time::Duration};
 
-use satin_runtime::node::{
-    Message, Notice, ProtocolConfig, Request, RequestKind, Rule,
-    cluster::{Cluster, FlowForm, MainIs, Path, Program, Shape},
-    inspect::{InspectedStage, OutstandingKind},
+use satin_runtime::{
+    job::{Fingerprint, History, JobId, JobName, Parcel},
+    node::{
+        Event, Message, Notice, Peer, ProtocolConfig, Request, RequestKind, Rule, Token,
+        cluster::{Cluster, FlowForm, MainIs, Path, Program, Shape},
+        inspect::{InspectedStage, OutstandingKind},
+    },
 };
+use strum::VariantArray;
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -58,14 +62,20 @@ fn running(cluster: &Cluster) -> impl Iterator<Item = u32> {
 
 /// Main comes to its end with the right answer, nothing is left, and the pool ends.
 fn ends_well(cluster: &mut Cluster) {
+    main_ends_well(cluster, &[0]);
+}
+
+/// The same of a main that calls these programs.
+fn main_ends_well(cluster: &mut Cluster, programs: &[u32]) {
     let is_over = |cluster: &Cluster| {
         running(cluster).any(|node| cluster.main_of(node) == MainIs::Over)
             && running(cluster).all(|node| cluster.main_of(node) != MainIs::Running)
     };
     assert!(cluster.run_until(LONG, is_over), "main comes to its end");
-    let right = cluster.outcome(0).result;
+    let right = programs.iter().map(|program| cluster.outcome(*program));
+    let right: Vec<u64> = right.map(|outcome| outcome.result).collect();
     for ending in cluster.endings() {
-        assert_eq!(ending.results, [right]);
+        assert_eq!(ending.results, right);
     }
     let rests = |cluster: &Cluster| {
         let mut nodes = running(cluster);
@@ -168,7 +178,7 @@ fn without_its_rules_repair_finds_fewer_orphans() {
     let crash = |cluster: &mut Cluster| cluster.crash(1);
     // What is left to others waits until all have flushed anyhow. Nobody is there to take it if the others are about to leave.
     let crash_among_leavers = |cluster: &mut Cluster| {
-        let drain = satin_runtime::node::Event::Drain(Duration::from_secs(30));
+        let drain = Event::Drain(Duration::from_secs(30));
         cluster.tell(2, drain.clone());
         cluster.tell(3, drain);
         cluster.run_for(Duration::from_millis(40));
@@ -192,6 +202,252 @@ fn without_its_rules_repair_finds_fewer_orphans() {
         println!("{rule:?}: {without} claims, {all} with all rules");
         assert!(10 * without < 9 * all, "{rule:?}: {without} of {all}");
     }
+}
+
+/// Milliseconds computed beyond what these programs need.
+fn done_twice(cluster: &Cluster, programs: &[u32]) -> u64 {
+    let busy: Duration = (0..cluster.nodes())
+        .map(|node| cluster.effort(node).busy)
+        .sum();
+    let needed: Duration = programs
+        .iter()
+        .map(|program| cluster.outcome(*program).time)
+        .sum();
+    busy.saturating_sub(needed).as_millis() as u64
+}
+
+/// Tells a story with all rules, and without that one. It says what came of it in each of the seeds in which it came to that; the sums.
+fn with_and_without(
+    rule: Rule,
+    story: impl Fn(u64, &ProtocolConfig) -> Option<u64> + Sync,
+) -> [u64; 2] {
+    const SEEDS: u64 = 40;
+    let sum = |without: &[Rule]| {
+        let config = ProtocolConfig {
+            without: without.iter().copied().collect(),
+            // Copies at a neighbour would serve as well.
+            copy_every: Duration::ZERO,
+            // Nobody does what it has claimed, because that takes long.
+            claim_patience: Duration::from_secs(5),
+            ..config()
+        };
+        let told: Vec<u64> = (0..SEEDS).filter_map(|seed| story(seed, &config)).collect();
+        let times = told.len() as u64;
+        assert!(times >= SEEDS / 3, "{rule}: {times} of {SEEDS} seeds");
+        told.iter().sum()
+    };
+    let sums = thread::scope(|scope| {
+        let with = scope.spawn(|| sum(&[]));
+        let without = sum(&[rule]);
+        [with.join().expect("no panic"), without]
+    });
+    println!("{rule}: {} with it, {} without", sums[0], sums[1]);
+    sums
+}
+
+/// A tree that is halved at each level. Its 512 leaves take 5 ms each.
+const HALVES: Shape = Shape::Knary {
+    width: 2,
+    height: 9,
+    serial: 0,
+};
+
+/// A pool whose master computes that tree.
+fn pool_of_halves(seed: u64, nodes: u32, threads: u32, config: &ProtocolConfig) -> Cluster {
+    let mut cluster = Cluster::new(seed);
+    cluster.wire.idle_timeout = Duration::from_millis(600);
+    cluster.form(config, &[("here", nodes)], threads);
+    let program = Program::new(HALVES, Duration::from_millis(5)).seeded(seed);
+    let program = cluster.program(program);
+    cluster.set_main_everywhere(&[program], None);
+    cluster
+}
+
+/// A leaf of the first root job, as that node would send it.
+fn leaf_of(owner: Peer, name: JobName, root: Fingerprint) -> Parcel {
+    Parcel {
+        id: name.id,
+        function: 0,
+        arguments: vec![0; 24].into(),
+        fingerprint: name.fingerprint,
+        needs: Vec::new(),
+        lent: Vec::new(),
+        keeps: false,
+        owner: owner.id.0,
+        term: 0,
+        root,
+        history: History::default(),
+    }
+}
+
+/// A theft of that job, under a token that no other theft has.
+fn jobs(parcel: Parcel) -> Message {
+    Message::Jobs {
+        request: Request(1000),
+        jobs: vec![(Token(1 << 40), parcel)],
+        left: 0,
+        sent_ms: 0,
+    }
+}
+
+/// Rule `Liveness`: a job was under way when its sender died, and comes when that death has been dealt with. Without the rule it stays in the
+/// books: nobody will say that it is not waited for.
+#[test]
+fn a_job_of_the_dead_is_not_taken_in() {
+    let stays = |without: &[Rule]| {
+        let config = ProtocolConfig {
+            without: without.iter().copied().collect(),
+            ..config()
+        };
+        let mut cluster = pool(1, 3, &config);
+        let dead = cluster.peer(2);
+        cluster.crash(2);
+        let is_known = |cluster: &Cluster| !cluster.node(1).view().is_alive(dead);
+        assert!(cluster.run_until(LONG, is_known));
+        let name = JobName::new(JobId::ROOT.child(0).child(100), Fingerprint(7));
+        cluster.forge(1, dead, jobs(leaf_of(dead, name, Fingerprint(8))));
+        let is_of_the_dead = |cluster: &Cluster| {
+            let hosted = cluster.node(1).inspect().hosted;
+            let mut waiters = hosted.iter().flat_map(|hosted| &hosted.waiters);
+            waiters.any(|deal| deal.peer == dead)
+        };
+        let is_over = |cluster: &Cluster| cluster.main_of(0) == MainIs::Over;
+        assert!(cluster.run_until(LONG, is_over));
+        cluster.run_for(LONG);
+        let stays = is_of_the_dead(&cluster);
+        if !stays {
+            ends_well(&mut cluster);
+        }
+        stays
+    };
+    assert_eq!([stays(&[]), stays(&[Rule::Liveness])], [false, true]);
+}
+
+/// Rule `Have`: the host of a job dies that had got it from the master, and whose own thief goes on. The master begins the job anew, and gives
+/// the thief the very child that it has, before the thief's word of that is there.
+#[test]
+fn what_a_node_runs_already_it_does_not_run_a_second_time_beside() {
+    let story = |seed: u64, config: &ProtocolConfig| {
+        let mut cluster = Cluster::new(seed);
+        cluster.wire.idle_timeout = Duration::from_millis(600);
+        cluster.form(config, &[("here", 3)], 2);
+        let program = Program::new(HALVES, Duration::from_millis(5)).seeded(seed);
+        let root = program.root().fingerprint();
+        let program = cluster.program(program);
+        cluster.set_main_everywhere(&[program], None);
+        let chain = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 1);
+        if !cluster.run_until(LONG, chain) {
+            return None;
+        }
+        cluster.set_slowness(2, 1e4);
+        let (master, dead) = (cluster.peer(0), cluster.peer(1));
+        let hosted = cluster.node(2).inspect().hosted;
+        let mut of_the_dead = hosted.iter().filter(|hosted| {
+            hosted.stage == InspectedStage::Started
+                && hosted.waiters.iter().any(|deal| deal.peer == dead)
+        });
+        let name = of_the_dead.next()?.name.clone();
+        cluster.crash(1);
+        let is_known = |cluster: &Cluster| !cluster.node(2).view().is_alive(dead);
+        assert!(cluster.run_until(LONG, is_known));
+        let again = Parcel {
+            history: History {
+                marked: true,
+                crashes: 0,
+            },
+            ..leaf_of(master, name.clone(), root)
+        };
+        cluster.forge(2, master, jobs(again));
+        let hosted = cluster.node(2).inspect().hosted;
+        let runs = hosted
+            .iter()
+            .filter(|hosted| hosted.stage == InspectedStage::Started && hosted.name == name);
+        let runs = runs.count() as u64;
+        cluster.set_slowness(2, 1.0);
+        ends_well(&mut cluster);
+        // Another node may have taken it onwards.
+        runs.checked_sub(1)
+    };
+    let [with, without] = with_and_without(Rule::Have, story);
+    assert!(with == 0 && without >= 5, "{with} {without}");
+}
+
+/// Rule `Disown`: a node that leaves has a thief, which goes on. Who waits for the job of the one that leaves does it again, and finds that.
+#[test]
+fn what_others_do_for_a_node_that_leaves_is_not_done_again() {
+    let story = |seed: u64, config: &ProtocolConfig| {
+        let mut cluster = pool_of_halves(seed, 3, 1, config);
+        let chain = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 1);
+        let stolen = cluster.run_until(LONG, chain);
+        cluster.run_for(Duration::from_millis(100));
+        let stolen = stolen && chain(&cluster);
+        cluster.tell(1, Event::Drain(Duration::from_millis(100)));
+        ends_well(&mut cluster);
+        stolen.then(|| done_twice(&cluster, &[0]))
+    };
+    let [with, without] = with_and_without(Rule::Disown, story);
+    assert!(2 * with < without, "{with} {without}");
+}
+
+/// Rule `Disown`, of the master: what its thieves have of `main` is for the `main` that is run next. (Where that begins on top of an orphan, on
+/// the stack of one worker, the orphan is done again elsewhere all the same. So there are several workers.)
+#[test]
+fn what_others_do_for_a_main_that_yields_is_not_done_again() {
+    let story = |seed: u64, config: &ProtocolConfig| {
+        let mut cluster = pool_of_halves(seed, 3, 3, config);
+        let stolen = |cluster: &Cluster| hosts(cluster, 1, 0) && hosts(cluster, 2, 0);
+        let is_stolen = cluster.run_until(LONG, stolen);
+        cluster.run_for(Duration::from_millis(100));
+        let is_stolen = is_stolen && stolen(&cluster);
+        cluster.tell(0, Event::Drain(Duration::from_millis(100)));
+        ends_well(&mut cluster);
+        is_stolen.then(|| done_twice(&cluster, &[0]))
+    };
+    let [with, without] = with_and_without(Rule::Disown, story);
+    assert!(4 * with < 3 * without, "{with} {without}");
+}
+
+/// Rule `Save`: a node that leaves is in the midst of a job, some of whose children are done.
+#[test]
+fn what_is_finished_of_a_job_that_is_given_up_is_not_done_again() {
+    let story = |seed: u64, config: &ProtocolConfig| {
+        let mut cluster = pool_of_halves(seed, 2, 1, config);
+        let stolen = cluster.run_until(LONG, |cluster| hosts(cluster, 1, 0));
+        cluster.run_for(Duration::from_millis(300));
+        let stolen = stolen && hosts(&cluster, 1, 0);
+        cluster.tell(1, Event::Drain(Duration::from_millis(100)));
+        ends_well(&mut cluster);
+        stolen.then(|| done_twice(&cluster, &[0]))
+    };
+    let [with, without] = with_and_without(Rule::Save, story);
+    assert!(2 * with < without, "{with} {without}");
+}
+
+/// Rule `Replicate`: the master dies in its second root job. The result of the first is with others, for the next `main`.
+#[test]
+fn a_root_job_that_was_done_is_not_done_again_by_the_next_main() {
+    let story = |seed: u64, config: &ProtocolConfig| {
+        let mut cluster = Cluster::new(seed);
+        cluster.wire.idle_timeout = Duration::from_millis(600);
+        cluster.form(config, &[("here", 3)], 1);
+        let programs = [seed, !seed].map(|seed| {
+            let program = Program::new(HALVES, Duration::from_millis(5)).seeded(seed);
+            cluster.program(program)
+        });
+        cluster.set_main_everywhere(&programs, None);
+        let second = |cluster: &Cluster| {
+            let hosted = cluster.node(1).inspect().hosted;
+            hosted
+                .iter()
+                .any(|hosted| hosted.name.id.root_number() == 1)
+        };
+        let second = cluster.run_until(LONG, second);
+        cluster.crash(0);
+        main_ends_well(&mut cluster, &programs);
+        second.then(|| done_twice(&cluster, &programs))
+    };
+    let [with, without] = with_and_without(Rule::Replicate, story);
+    assert!(4 * with < without, "{with} {without}");
 }
 
 #[test]
@@ -446,7 +702,7 @@ fn nodes_whose_stacks_are_full_do_not_wait_for_each_other() {
 fn who_drains_leaves_and_is_not_found_dead() {
     often(3, &config(), |cluster| {
         let stolen = cluster.run_until(LONG, |cluster| hosts(cluster, 1, 0));
-        let drain = satin_runtime::node::Event::Drain(Duration::from_millis(30));
+        let drain = Event::Drain(Duration::from_millis(30));
         cluster.tell(1, drain);
         assert!(cluster.run_until(LONG, |cluster| !cluster.is_alive(1)));
         assert_eq!(cluster.ended(1), Some(0));
@@ -495,4 +751,36 @@ fn a_job_that_kills_its_hosts_does_not_kill_the_pool() {
     assert!(over(&cluster));
     assert!((2..=6).contains(&killed), "{killed} nodes died");
     assert!(cluster.panics(0)[0].contains("SATIN_MAX_CRASHES"));
+}
+
+/// Each rule is left out by CI's run of mutations, or by a test.
+#[test]
+fn every_rule_is_left_out_somewhere() {
+    let root = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &str| {
+        let path = root.join(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let ci = read(".ci/run");
+    let lists = ci.lines().filter_map(|line| {
+        let (name, list) = line.trim().split_once('=')?;
+        let list = list.split_whitespace().next()?;
+        matches!(name, "local rules" | "rules+").then_some(list)
+    });
+    let in_ci: BTreeSet<&str> = lists.flat_map(|list| list.split(',')).collect();
+    let tests = [
+        "satin-sim/tests/schedules.rs",
+        "satin-sim/tests/seeds.rs",
+        "satin-runtime/src/node/repair/stories.rs",
+        "satin-runtime/src/node/stable/tests.rs",
+    ];
+    let tests = tests.map(read).concat();
+    let is_left_out = |rule: &Rule| {
+        in_ci.contains(<&str>::from(rule)) || tests.contains(&format!("Rule::{rule:?}"))
+    };
+    let missed: Vec<&Rule> = Rule::VARIANTS
+        .iter()
+        .filter(|rule| !is_left_out(rule))
+        .collect();
+    assert!(missed.is_empty(), "{missed:?}");
 }
