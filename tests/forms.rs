@@ -729,3 +729,48 @@ fn what_is_borrowed_through_a_variable_is_waited_for() {
     together(|| assert_eq!(chunks(vec![1, 2, 3, 4]), 14));
     together(|| assert_eq!(leftovers(vec![1, 2, 3, 4]), 14));
 }
+
+/// Functions whose names derives have for variables, with two underscores before them, beside types with such derives.
+mod names {
+    use super::{Deserialize, Serialize, spawnable};
+
+    macro_rules! named {
+        ($($name:ident)*) => {
+            $(#[spawnable]
+            pub fn $name(n: u64) -> u64 {
+                if n < 2 { n } else { $name(n - 1) + $name(n - 2) }
+            })*
+            pub const ALL: &[fn(u64) -> u64] = &[$($name),*];
+        };
+    }
+    named!(value map key data seq formatter field serializer deserializer content tag err ok start_value body_value entry_value job_value);
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "kind")]
+    pub enum Tagged {
+        Named { value: u64, key: Option<String> },
+        Other(Plain),
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Plain {
+        pub data: Vec<u64>,
+        #[serde(flatten)]
+        pub map: std::collections::BTreeMap<String, u64>,
+    }
+}
+
+#[test]
+fn a_name_that_a_derive_uses_is_free() {
+    pool(|| assert!(names::ALL.iter().all(|function| function(10) == 55)));
+    let (data, map) = (vec![1], [("a".to_owned(), 2)].into());
+    let plain = names::Tagged::Other(names::Plain { data, map });
+    let text = serde_json::to_string(&plain).expect("writes");
+    let back: names::Tagged = serde_json::from_str(&text).expect("reads");
+    assert_eq!(back, plain);
+    let key = Some("k".to_owned());
+    let named = names::Tagged::Named { value: 1, key };
+    let text = serde_json::to_string(&named).expect("writes");
+    let back: names::Tagged = serde_json::from_str(&text).expect("reads");
+    assert_eq!(back, named);
+}

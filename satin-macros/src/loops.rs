@@ -13,7 +13,9 @@ use syn::{
 };
 
 use crate::in_place::Standing;
-use crate::spawnable::{COMPANION, hygienic_quote as quote, rename_callee, rename_path};
+use crate::spawnable::{
+    COMPANION, hygienic_quote as quote, rename_callee, rename_path, with_mention,
+};
 
 /// A form of parallel loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,7 +127,25 @@ impl ParallelLoop {
             Standing::InJob => quote!(, |part| scope.call(part)),
             Standing::Sequential(_) => TokenStream::new(),
         };
-        Ok(quote!(::satin::__private::#name(#elements #(, #size)*, #closure #(, #join)* #run)))
+        let call =
+            quote!(::satin::__private::#name(#elements #(, #size)*, #closure #(, #join)* #run));
+        Ok(match standing {
+            // Beside it stands the sequential one.
+            Standing::InJob => call,
+            _ => self.with_mentions(call),
+        })
+    }
+
+    /// The loop after a mention of its functions.
+    fn with_mentions(&self, mut instead: TokenStream) -> TokenStream {
+        let called = match without_groups(&self.call) {
+            Expr::Closure(closure) => without_groups(&closure.body),
+            path => path,
+        };
+        for function in [Some(called), self.join.as_ref()].into_iter().flatten() {
+            instead = with_mention(function, instead);
+        }
+        instead
     }
 
     /// The closure that calls the function with that prefix.

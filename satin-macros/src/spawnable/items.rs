@@ -27,7 +27,7 @@ pub struct Items {
 impl SpawnableFn {
     /// The type that stands for the function in the runtime.
     pub fn marker(&self) -> Ident {
-        self.hidden("__")
+        self.hidden("job")
     }
 
     /// The name of the sequential twin.
@@ -35,19 +35,20 @@ impl SpawnableFn {
         format_ident!("{}{}", super::TWIN, self.name, span = Span::mixed_site())
     }
 
-    /// `__fib`, or `__Board_solve` for a method.
-    fn hidden(&self, prefix: &str) -> Ident {
+    /// `__satin_job_fib`, or `__satin_job_Board_solve` for a method: an item outside the `impl` block.
+    fn hidden(&self, what: &str) -> Ident {
         match self.type_name() {
-            Some(of) => format_ident!("{}{}_{}", prefix, of, self.name, span = Span::mixed_site()),
-            None => format_ident!("{}{}", prefix, self.name, span = Span::mixed_site()),
+            Some(of) => self.inner(&format!("{what}_{of}")),
+            None => self.inner(what),
         }
     }
 
     fn inner(&self, what: &str) -> Ident {
-        format_ident!("__{}_{}", what, self.name, span = Span::mixed_site())
+        let (prefix, span) = (super::HIDDEN, Span::mixed_site());
+        format_ident!("{}{}_{}", prefix, what, self.name, span = span)
     }
 
-    /// The path of one of the functions: `__body_fib`, `<Board>::__body_solve`.
+    /// The path of one of the functions: `__satin_body_fib`, `<Board>::__satin_body_solve`.
     fn path_of(&self, function: &Ident) -> TokenStream {
         match &self.self_type {
             Some(of) => quote!(<#of>::#function),
@@ -334,7 +335,7 @@ fn task(job: &SpawnableFn) -> TokenStream {
 
 /// The marker type, and what tells the runtime that the function exists.
 fn registration(job: &SpawnableFn) -> TokenStream {
-    let (marker, vtable) = (job.marker(), job.hidden("__VTABLE_"));
+    let (marker, vtable) = (job.marker(), job.hidden("vtable"));
     let types = job.argument_types();
     let unrolled = quote!(#marker<::satin::__private::U0>);
     let numbered = || types.iter().map(ArgumentKind::of).enumerate();

@@ -15,6 +15,7 @@ use syn::{
 };
 
 use super::errors::Errors;
+use super::hygiene;
 use super::parse::SpawnableFn;
 use crate::in_place::{InPlace, Standing};
 
@@ -287,6 +288,23 @@ pub fn rename_path(path: &mut ExprPath, prefix: &str) {
 
 fn renamed(name: &Ident, prefix: &str) -> Ident {
     Ident::new(&format!("{prefix}{name}"), name.span())
+}
+
+/// `instead`, which stands in the place of `call`, after a mention of the function that `call` names without a path: if only that name was
+/// imported, the compiler complains of the path that is missing, and not of an import without use.
+pub fn with_mention(call: &Expr, instead: TokenStream) -> TokenStream {
+    let path = match call {
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => path,
+            _ => return instead,
+        },
+        Expr::Path(path) => path,
+        _ => return instead,
+    };
+    match path.path.get_ident() {
+        Some(name) => hygiene::quote!({ let _ = #name; #instead }),
+        None => instead,
+    }
 }
 
 struct Marker<'a> {

@@ -41,15 +41,18 @@ use items::Items;
 use parse::{AttributeTarget, SpawnableFn, SpawnableOptions};
 
 pub(crate) use hygiene::quote as hygienic_quote;
-pub(crate) use mark::{rename_callee, rename_path};
+pub(crate) use mark::{rename_callee, rename_path, with_mention};
 
 /// Prefix of the function that prepares a call for `spawn!`. Users read the name in the error of the compiler for
-/// `use work::square; spawn!(square(i))`, and for functions without the attribute: the name says what is wrong.
-pub(crate) const COMPANION: &str = "__not_spawnable_or_path_missing__";
+/// `use work::square; spawn!(square(i))`, and for functions without the attribute: the name says what to do.
+pub(crate) const COMPANION: &str = "__not_spawnable_or_write_the_path__";
 /// Prefix of the function that makes a task of a call, for `task!`.
-pub(crate) const TASK: &str = "__task_not_spawnable_or_path_missing__";
+pub(crate) const TASK: &str = "__task_not_spawnable_or_write_the_path__";
 /// Prefix of the sequential twin.
-const TWIN: &str = "__seq_not_spawnable_or_path_missing__";
+const TWIN: &str = "__seq_not_spawnable_or_write_the_path__";
+/// Prefix of all other items that an expansion makes. Other derives and macros begin their names with two underscores as well, and no name of
+/// a local variable of theirs may be that of a static here.
+const HIDDEN: &str = "__satin_";
 
 /// The expansion of `#[spawnable(options)] item`.
 pub fn spawnable(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -172,8 +175,11 @@ fn plain(item: TokenStream) -> TokenStream {
 
 /// The expansion of `seq!(f(x))` in ordinary code: a call of the sequential twin.
 pub fn sequential(call: TokenStream) -> TokenStream {
-    let renamed = syn::parse2::<Expr>(call)
-        .and_then(|mut call| mark::rename_callee(&mut call, TWIN).map(|()| call));
+    let renamed = syn::parse2::<Expr>(call).and_then(|call| {
+        let mut renamed = call.clone();
+        mark::rename_callee(&mut renamed, TWIN)?;
+        Ok(with_mention(&call, renamed.into_token_stream()))
+    });
     match renamed {
         // Within a job it is a part of that; elsewhere bounds start afresh for it.
         Ok(call) => hygiene::quote!({

@@ -1,10 +1,13 @@
 //! The sequential twin: the body as plain Rust, what `seq!` and `sequential_if` run.
 
 use proc_macro2::Ident;
+use quote::ToTokens;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Block, Expr, Item, Stmt, parse_quote_spanned, spanned::Spanned};
+use syn::{Block, Expr, Item, Stmt, parse_quote, parse_quote_spanned, spanned::Spanned};
 
-use super::mark::{Callee, Marked, expand_loop, is_sync, is_sync_expr, rename_callee};
+use super::mark::{
+    Callee, Marked, expand_loop, is_sync, is_sync_expr, rename_callee, with_mention,
+};
 use super::parse::SpawnableFn;
 use crate::in_place::Standing;
 
@@ -51,10 +54,11 @@ impl VisitMut for Unmark {
                 }
             }
             Callee::Other(call) => {
-                let mut call = call.clone();
+                let mut renamed = call.clone();
                 // A callee that cannot be renamed has been reported when it was marked.
-                let _ = rename_callee(&mut call, super::TWIN);
-                call
+                let _ = rename_callee(&mut renamed, super::TWIN);
+                let plain = with_mention(call, renamed.into_token_stream());
+                parse_quote!(#plain)
             }
         });
         if let Some(plain) = plain {
