@@ -2,22 +2,14 @@
 
 use std::time::Duration;
 
-/// `30ms`, `500us`, `0.2s`, `2m`; a bare `0` too.
+use satin_runtime::config::{Form, TIME};
+
+/// A time as settings have it: a number of seconds, or `30ms`, `1.5s`, `1h 30m`.
 ///
 /// # Errors
-/// If it is none of these; the text says what is expected.
+/// If it is none; the text says what is expected.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || format!("expected a time such as 30ms, 500us or 1.5s, not `{text}`");
-    let (number, unit) = split(text).ok_or_else(expected)?;
-    let seconds = match unit {
-        "us" | "µs" => number / 1e6,
-        "ms" => number / 1e3,
-        "s" => number,
-        "m" | "min" => number * 60.0,
-        "" if number == 0.0 => 0.0,
-        _ => return Err(expected()),
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|_| expected())
+    Form::read(text).ok_or_else(|| format!("expected {TIME}, not `{text}`"))
 }
 
 /// Bits a second: `100mbit`, `64kbit`, `1gbit`, `5000bit`.
@@ -81,6 +73,8 @@ mod tests {
         assert_eq!(duration("0.5 s"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("250us"), Ok(Duration::from_micros(250)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("1h"), Ok(Duration::from_secs(3600)));
         assert_eq!(rate("100mbit"), Ok(100_000_000));
         assert_eq!(rate("1.5Gbit/s"), Ok(1_500_000_000));
         assert_eq!(share("0.1%"), Ok(0.001));
@@ -89,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_means_nothing() {
-        for text in ["", "ms", "30", "-1ms", "1h", "1e400s", "inf"] {
+        for text in ["", "ms", "-1ms", "-1", "1e400s", "inf", "5 moons"] {
             assert!(duration(text).is_err(), "{text}");
         }
         for text in ["100", "mbit", "0mbit", "1parsec"] {

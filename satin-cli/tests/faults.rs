@@ -335,7 +335,7 @@ fn what_comes_too_late_is_told() {
 fn nonsense_is_refused_before_anything_starts() {
     for (flags, complaint) in [
         (["--kill", "s0-7@1s"], "no node or site `s0-7`"),
-        (["--kill", "s0-1@1"], "expected a time"),
+        (["--kill", "s0-1@1x"], "a time such as 30ms"),
         (["--kill", "s0-1"], "expected NODE@TIME"),
         (["--stop", "s0-1@3s..2s"], "before it begins"),
         (["--drain", "nowhere@1s"], "no node or site `nowhere`"),

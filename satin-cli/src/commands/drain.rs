@@ -1,13 +1,13 @@
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, bail, ensure};
-use satin_cli::coded::Coded;
+use satin_cli::{coded::Coded, units};
 use satin_runtime::{
     codes,
     net::observer::{Parting, SeenNode},
 };
 
-use super::{at::At, seconds};
+use super::at::At;
 
 /// Ask nodes of a running pool to leave: they hand over their jobs, and no work is lost
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ Examples:
   satin drain delft-3 --join 192.0.2.7:7777 --credential pool.pem
   satin drain --site delft --join file:/shared/pool --credential pool.pem \\
     --pool fib
-  satin drain n1 n2 --grace 60 --join n7:7777 --credential pool.pem")]
+  satin drain n1 n2 --grace 1m --join n7:7777 --credential pool.pem")]
 pub struct Drain {
     /// Names of the nodes that are to leave
     #[arg(value_name = "NODE", required_unless_present = "site")]
@@ -30,19 +30,18 @@ pub struct Drain {
     site: Option<String>,
     #[command(flatten)]
     at: At,
-    /// Seconds that each node may take to leave [default: as it was started with]
-    #[arg(long, value_name = "SECONDS")]
-    grace: Option<f64>,
+    /// Time, such as 1m, that each node may take to leave [default: as it was started with]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    grace: Option<Duration>,
 }
 
 impl Drain {
     pub fn run(self) -> Result<ExitCode> {
-        let grace = seconds("--grace", self.grace)?;
         let observer = self.at.observer()?;
         let nodes = self.choose(observer.status()?.nodes);
         let nodes = nodes.code(codes::NODE_NAME)?;
         let mut lost = 0;
-        observer.drain(&nodes, grace, |node, departure| {
+        observer.drain(&nodes, self.grace, |node, departure| {
             let master = if node.is_master { " (the master)" } else { "" };
             let how = match departure {
                 Parting::Leaving => "is about to leave",

@@ -1,7 +1,7 @@
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
-use satin_cli::kubernetes::KubernetesPool;
+use satin_cli::{kubernetes::KubernetesPool, units};
 use satin_runtime::net::Credential;
 
 /// Print the objects of a pool on Kubernetes, for `kubectl apply`
@@ -18,7 +18,7 @@ What is printed holds the pool's credential: keep it like a password.
 Examples:
   satin k8s --image registry.example/program:1 --nodes 8 --cpus 4 -- 42
   satin k8s --image registry.example/program:1 --nodes 8 --cpus 4 \\
-    --memory 8Gi --namespace batch --name fib --grace 60 -- 42")]
+    --memory 8Gi --namespace batch --name fib --grace 1m -- 42")]
 pub struct K8s {
     /// The image, whose entry point is the program
     #[arg(long, value_name = "IMAGE")]
@@ -44,9 +44,9 @@ pub struct K8s {
     /// The store: satin://HOST:PORT[,HOST:PORT..], s3://BUCKET[/PREFIX], or file:PATH on a volume that you add
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Seconds that a node may take to leave; its pod is killed 10 s later
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    grace: u32,
+    /// Time, such as 1m, that a node may take to leave; its pod is killed 10 s later
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration)]
+    grace: Duration,
     /// Kill a node that does not answer for a minute; needs a program with the dashboard in it
     #[arg(long)]
     liveness: bool,
@@ -69,6 +69,11 @@ fn variable(text: &str) -> Result<(String, String), String> {
     Ok((name.into(), value.into()))
 }
 
+/// Kubernetes knows whole seconds only: those that begin count.
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos().div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
+}
+
 impl K8s {
     pub fn run(self) -> Result<ExitCode> {
         let credential = match &self.credential {
@@ -89,7 +94,7 @@ impl K8s {
             memory: self.memory,
             site: self.site,
             store: self.store,
-            grace_s: self.grace,
+            grace_s: whole_seconds(self.grace),
             liveness: self.liveness,
             env: self.env,
             credential,

@@ -1,10 +1,8 @@
 //! A file per subcommand: its flags, and what it does with the library.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
-use satin_cli::{coded::Coded, stats};
-use satin_runtime::{codes, observe::events::Record};
+use satin_cli::stats;
+use satin_runtime::observe::events::Record;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 mod at;
@@ -23,13 +21,6 @@ pub mod status;
 pub mod stop;
 pub mod store;
 pub mod top;
-
-/// The time that a flag gives in seconds, if it is given.
-fn seconds(flag: &str, given: Option<f64>) -> Result<Option<Duration>> {
-    let time = given.map(Duration::try_from_secs_f64).transpose();
-    let expected = || format!("{flag}: expected a number of seconds");
-    time.with_context(expected).code(codes::WRONG_VALUE)
-}
 
 /// Calls `stop` with each signal that asks this process to end.
 fn stop_at_signals(stop: impl Fn(i32) + Send + 'static) -> Result<()> {

@@ -14,7 +14,7 @@ use satin_cli::{
 };
 use satin_runtime::{
     codes::{self, CodedError},
-    config::Form,
+    config::{Form, TIME},
     node::Policy,
     stable::runs::Resume,
     window::Views,
@@ -174,8 +174,8 @@ struct StoreFlags {
 }
 
 fn time_limit(text: &str) -> Result<Duration, String> {
-    let time = <Duration as Form>::read(text).filter(|time| !time.is_zero());
-    time.ok_or_else(|| "expected a number of seconds, or a time such as 30m, above 0".into())
+    let time = Form::read(text).filter(|time: &Duration| !time.is_zero());
+    time.ok_or_else(|| format!("expected {TIME}, above 0"))
 }
 
 fn fault(verb: &'static str) -> impl Fn(&str) -> Result<Fault, String> + Clone {

@@ -2,12 +2,14 @@ use std::{
     collections::HashMap,
     io::{self, IsTerminal, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::Result;
 use satin_cli::{
     stats::{bytes, idle, share},
     tables::{align_right, table},
+    units,
 };
 use satin_runtime::{
     net::{
@@ -18,7 +20,7 @@ use satin_runtime::{
 };
 use serde::Serialize;
 
-use super::{at::At, seconds};
+use super::at::At;
 
 /// Show the nodes of a running pool, and what they do
 #[derive(clap::Args)]
@@ -35,9 +37,9 @@ pub struct Status {
     /// Print JSON: one object, with --watch one on each line
     #[arg(long)]
     json: bool,
-    /// Look again after so many seconds, until Ctrl-C or the end of the pool
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", require_equals = true)]
-    watch: Option<f64>,
+    /// Look again after so long, such as 5s, until Ctrl-C or the end of the pool [default time: 2s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", require_equals = true, value_parser = units::duration)]
+    watch: Option<Duration>,
     #[command(flatten)]
     at: At,
 }
@@ -58,7 +60,6 @@ struct Look {
 
 impl Status {
     pub fn run(self) -> Result<ExitCode> {
-        let every = seconds("--watch", self.watch)?;
         let observer = self.at.observer()?;
         let mut before = HashMap::new();
         loop {
@@ -68,12 +69,12 @@ impl Status {
                 false => show(&look, &before),
             };
             let mut stdout = io::stdout().lock();
-            if every.is_some() && !self.json && stdout.is_terminal() {
+            if self.watch.is_some() && !self.json && stdout.is_terminal() {
                 write!(stdout, "{CLEAR}")?;
             }
             stdout.write_all(text.as_bytes())?;
             stdout.flush()?;
-            let Some(every) = every else {
+            let Some(every) = self.watch else {
                 return Ok(ExitCode::SUCCESS);
             };
             before = look

@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use satin_runtime::net::Credential;
+use satin_runtime::{config::Form, net::Credential};
 
 use self::{
     hosts::{Host, LISTEN_PORT},
@@ -115,7 +115,8 @@ impl Launch {
         }
         ensure_one_pool(&nodes)?;
         let grace = inherited.iter().find(|(name, _)| name == "SATIN_GRACE");
-        let grace_s = grace.and_then(|(_, text)| text.trim_end_matches('s').trim().parse().ok());
+        let grace = grace.and_then(|(_, text)| <Duration as Form>::read(text));
+        let grace_s = grace.map(|grace| grace.as_secs_f64().ceil() as u64);
         Ok(Launch {
             nodes,
             arguments,

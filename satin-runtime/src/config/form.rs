@@ -78,7 +78,10 @@ impl Form for PathBuf {
     }
 }
 
-/// A number of seconds, with or without a fraction, or a time with its units: `1h 30m`.
+/// What a text may be that says a time, here and on every command line.
+pub const TIME: &str = "a number of seconds, or a time such as 30ms, 1.5s or 5m";
+
+/// A number of seconds, with or without a fraction, or a time with its units: `1h 30m`. The file has either.
 impl Form for Duration {
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -93,8 +96,23 @@ impl Form for Duration {
     }
 
     fn in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(D::Error::custom)
+        let read = match Written::deserialize(from)? {
+            Written::Seconds(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+            Written::Text(text) => Self::read(&text),
+        };
+        read.ok_or_else(|| D::Error::custom(format_args!("expected {TIME}")))
     }
+}
+
+/// A time in `satin.toml`.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a number of seconds, or a time such as 30ms, 1.5s or 5m"
+)]
+enum Written {
+    Seconds(f64),
+    Text(String),
 }
 
 /// A switch. Its flag has no argument.

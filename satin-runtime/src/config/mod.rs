@@ -17,13 +17,12 @@ use std::{
 };
 
 use serde::Deserialize;
-use tracing_subscriber::EnvFilter;
 
 use crate::slurm;
 
 #[cfg(feature = "clap")]
 pub use args::Args;
-pub use form::Form;
+pub use form::{Form, TIME};
 pub(crate) use table::settings;
 
 use crate::observe::log::{self, LogForm};
@@ -472,10 +471,10 @@ impl Config {
     /// The setting `log` is no filter, or `log_format` no form.
     pub fn start_log(&self) -> Result<(), ConfigError> {
         let text = self.log.as_deref().unwrap_or("warn");
-        let filter = EnvFilter::try_new(text).map_err(|_| ConfigError::Value {
+        let filter = log::filter(text).ok_or_else(|| ConfigError::Value {
             setting: self.sources.setting("log"),
             value: text.into(),
-            expected: "a tracing filter such as `info` or `satin=debug`",
+            expected: "a tracing filter such as `info`, `satin=debug` or, for everything, `trace`",
         })?;
         let form = match self.log_format.as_deref().map(str::trim) {
             None | Some("") => LogForm::default(),
@@ -657,6 +656,25 @@ mod tests {
             assert_eq!(give_up(text).expect("valid"), five, "{text}");
         }
         assert!(give_up("5 moons").is_err());
+        for text in [
+            "1.5s",
+            "1500ms",
+            "1s 500ms",
+            "1500000us",
+            "1500000µs",
+            "1.5",
+        ] {
+            let some = Some(Duration::from_millis(1500));
+            assert_eq!(give_up(text).expect("valid"), some, "{text}");
+            let file = format!("give_up = \"{text}\"");
+            let file: Config = toml::from_str(&file).expect("valid");
+            assert_eq!(file.give_up, some, "{text}");
+        }
+        for wrong in ["\"5 moons\"", "-1", "true"] {
+            let file = toml::from_str::<Config>(&format!("give_up = {wrong}"));
+            let said = file.expect_err("nonsense").to_string();
+            assert!(said.contains(TIME), "{said}");
+        }
     }
 
     #[test]

@@ -47,11 +47,11 @@ macro_rules! settings {
             nodes: u32, "SATIN_NODES", "N",
                 "Number of nodes at which the first root job starts",
                 "1", "a number of nodes, 1 or more";
-            /// Time for which the node looks for its pool before it ends with an error; in the file a number of seconds. Too short, and it
+            /// Time for which the node looks for its pool before it ends with an error. Too short, and it
             /// ends while the first nodes are still starting. Default: it looks for ever.
             give_up: Duration, "SATIN_GIVE_UP", "TIME",
                 "Time, such as `5m`, for which the node looks for its pool before it ends with exit code 2",
-                "it looks for ever", "a number of seconds, or a time such as 5m";
+                "it looks for ever", "a number of seconds, or a time such as 30ms, 1.5s or 5m";
             /// Steal policy, which says whom an idle node asks for work: `crs`, `rs` or `mw`. Default: `crs`.
             steal: String, "SATIN_STEAL", "POLICY",
                 "Whom an idle node asks for work: `crs` (its own site, and beside that one request to another site), `rs` (any \
@@ -74,12 +74,11 @@ macro_rules! settings {
             duplicate: u32, "SATIN_DUPLICATE", "N",
                 "Number of jobs on other nodes, 1 or 0, that a worker which only waits for one runs too, if that is thought to be sooner",
                 "1", "1 or 0";
-            /// Time that a node which is asked to leave may take to finish what it can and to hand over the rest; in the
-            /// file a number of seconds. Too short, and work is given up that was nearly done; longer than what a system
+            /// Time that a node which is asked to leave may take to finish what it can and to hand over the rest. Too short, and work is given up that was nearly done; longer than what a system
             /// waits before it kills, and nothing is handed over. Default: 20 s.
-            grace: Duration, "SATIN_GRACE", "SECONDS",
-                "Seconds that a node may take to leave when it is asked to",
-                "20", "a number of seconds, or a time such as 5m";
+            grace: Duration, "SATIN_GRACE", "TIME",
+                "Time, such as `1m`, that a node may take to leave when it is asked to",
+                "20 s", "a number of seconds, or a time such as 30ms, 1.5s or 5m";
             /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers
             /// with status 200. Default: never.
             drain_when: String, "SATIN_DRAIN_WHEN", "WHAT",
@@ -101,12 +100,11 @@ macro_rules! settings {
             max_crashes: u32, "SATIN_MAX_CRASHES", "N",
                 "Number of nodes that one job may take down before it is given up with a panic; and of starts of a run in a row that may end before anything is stored",
                 "3", "a number of nodes, 1 or more";
-            /// Time that the part of a broken pool that is without the master waits before it elects its own; in the file a
-            /// number of seconds. Too short, and a short break of the network makes two pools; too long, and the loss of the
+            /// Time that the part of a broken pool that is without the master waits before it elects its own. Too short, and a short break of the network makes two pools; too long, and the loss of the
             /// master's site is made good late. Default: 30 s.
-            partition_wait: Duration, "SATIN_PARTITION_WAIT", "SECONDS",
-                "Seconds before the part of a broken pool that is without the master elects its own",
-                "30", "a number of seconds, or a time such as 5m";
+            partition_wait: Duration, "SATIN_PARTITION_WAIT", "TIME",
+                "Time, such as `1m`, before the part of a broken pool that is without the master elects its own",
+                "30 s", "a number of seconds, or a time such as 30ms, 1.5s or 5m";
             /// File to which the node appends what happens, a JSON object per line. Default: nothing is written.
             events: PathBuf, "SATIN_EVENTS", "FILE",
                 "File to which the node appends what happens, as JSON Lines",
@@ -142,18 +140,16 @@ macro_rules! settings {
             store_seal: bool, "SATIN_STORE_SEAL", "SWITCH",
                 "Seal what is stored, so that only holders of the credential can read it",
                 "0; 1 in S3", "1 or 0";
-            /// Period in which finished results are sent to a neighbour, and written to the store if there is one; in the file a
-            /// number of seconds; 0: as soon as the last were written. Too short, and there is traffic for nothing; too long,
+            /// Period in which finished results are sent to a neighbour, and written to the store if there is one; 0: as soon as the last were written. Too short, and there is traffic for nothing; too long,
             /// and a crash costs that time of each worker. Default: 2 s for the neighbour, 10 s for the store, 60 s for one in S3.
-            store_every: Duration, "SATIN_STORE_EVERY", "SECONDS",
-                "Seconds after which finished results are sent to a neighbour, and written to the store, again; 0: as soon as \
-                 the last were written",
-                "2; to the store 10, in S3 60", "a number of seconds, or a time such as 5m";
-            /// Shortest time that a job takes whose result is kept, so that it is not lost with its node; in the file a number of
-            /// seconds. Too short, and keeping takes time and memory; too long, and more is done again. Default: 1 ms.
-            store_grain: Duration, "SATIN_STORE_GRAIN", "SECONDS",
-                "Seconds that a job takes at least whose result is kept in case that its node is lost",
-                "0.001", "a number of seconds, or a time such as 5m";
+            store_every: Duration, "SATIN_STORE_EVERY", "TIME",
+                "Time, such as `5s`, after which finished results are sent to a neighbour, and written to the store, again; 0: as soon \
+                 as the last were written",
+                "2 s; to the store 10 s, in S3 60 s", "a number of seconds, or a time such as 30ms, 1.5s or 5m";
+            /// Shortest time that a job takes whose result is kept, so that it is not lost with its node. Too short, and keeping takes time and memory; too long, and more is done again. Default: 1 ms.
+            store_grain: Duration, "SATIN_STORE_GRAIN", "TIME",
+                "Time, such as `1ms`, that a job takes at least whose result is kept in case that its node is lost",
+                "1 ms", "a number of seconds, or a time such as 30ms, 1.5s or 5m";
             /// Tasks of a flow that are not over while its closure makes more of them; beyond, the worker that runs the closure runs some first.
             /// Too small, and workers run out of tasks; too large, and a long flow takes memory. Default: 65536.
             flow_window: usize, "SATIN_FLOW_WINDOW", "TASKS",
@@ -216,7 +212,7 @@ macro_rules! settings {
             /// The `tracing` filter of the log on stderr. Default: `warn`.
             log: String, "SATIN_LOG", "FILTER",
                 "`tracing` filter of the log on stderr, such as `info` or `satin_runtime=debug`",
-                "`warn`", "a tracing filter such as `info` or `satin=debug`";
+                "`warn`", "a tracing filter such as `info`, `satin=debug` or, for everything, `trace`";
             /// The form of the log's lines: `text` or `json` (an object per line, with time, level, node, site, target, message and
             /// fields). Default: `text`.
             log_format: String, "SATIN_LOG_FORMAT", "FORM",

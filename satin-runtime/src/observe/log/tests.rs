@@ -177,3 +177,26 @@ fn warnings_that_say_the_same_again_are_counted() {
     let sum = "98 more warnings in 0 s like this: the store does not answer server=1";
     assert!(lines[3].ends_with(sum), "{lines:?}");
 }
+
+#[test]
+fn what_is_no_filter_is_not_taken_for_a_target() {
+    for text in [
+        "info",
+        "",
+        "warn,satin_runtime=debug",
+        "satin=trace, my_program::inner=info",
+        "[node{name=\"a:b, c\"}]=info,off",
+        "satin_runtime[node]=2",
+    ] {
+        assert!(filter(text).is_some(), "{text}");
+    }
+    for text in [
+        "everything:yes",
+        "info,everything:yes",
+        "satin=loud",
+        "log all",
+        "::=info",
+    ] {
+        assert!(filter(text).is_none(), "{text}");
+    }
+}
