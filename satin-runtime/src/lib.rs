@@ -15,6 +15,8 @@
 //! `job` knows nothing of workers; `worker` knows nothing of other machines: the [`worker::Gate`] is the narrow door
 //! through which jobs leave and enter a process as bytes, whatever stands outside.
 #![warn(clippy::undocumented_unsafe_blocks)]
+// A difference of times that would be negative panics. On the network thread that costs a turn, so differences end at zero.
+#![cfg_attr(not(test), warn(clippy::unchecked_time_subtraction))]
 
 #[cfg(not(loom))]
 #[doc(hidden)]

@@ -78,7 +78,8 @@ pub(super) struct Net {
 }
 
 impl Net {
-    /// Runs `step` on the driver, and then everything that follows from it.
+    /// Runs `step` on the driver, and then everything that follows from it. A turn has one time: the clock is not read again in it, so that
+    /// times do not run backwards from one step to the next.
     pub(super) fn turn<R>(self: &Rc<Self>, step: impl FnOnce(&mut Driver, Duration) -> R) -> R {
         let mut driver = self.driver.borrow_mut();
         let now = driver.now();
@@ -270,7 +271,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn now(&self) -> Duration {
+    /// The time of a turn that begins.
+    fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
@@ -342,7 +344,7 @@ impl Driver {
             return;
         }
         if self.me().peer != self.me {
-            self.begin_again(net);
+            self.begin_again(net, now);
         }
         let next = self.node.poll_timeout();
         if next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed)) {
@@ -364,7 +366,7 @@ impl Driver {
         match action {
             Action::Connect { addr, peer } => dial::dial(net, self, addr, peer),
             Action::Probe { addr, peer } => dial::probe_peer(net, addr, peer),
-            Action::Send(to, message) => self.send(net, to, message),
+            Action::Send(to, message) => self.send(net, now, to, message),
             Action::Disconnect(peer) => self.disconnect(peer),
             Action::Take {
                 request,
@@ -486,7 +488,7 @@ impl Driver {
         match event {
             Event::Idle(workers) => {
                 let (before, since) = std::mem::replace(&mut self.idle, (*workers, now));
-                self.figures.idle_s += f64::from(before) * (now - since).as_secs_f64();
+                self.figures.idle_s += f64::from(before) * now.saturating_sub(since).as_secs_f64();
             }
             Event::RootStarted(root) => self.write(events::Event::RootStarted { root: root.tag() }),
             Event::RootFinished(root) => {
@@ -537,8 +539,7 @@ impl Driver {
     }
 
     /// The figures up to this moment.
-    pub(super) fn figures_now(&mut self) -> NodeFigures {
-        let now = self.now();
+    pub(super) fn figures_now(&mut self, now: Duration) -> NodeFigures {
         let (workers, _) = self.idle;
         self.watch(&Event::Idle(workers), now);
         self.figures_until(now)
@@ -563,13 +564,13 @@ impl Driver {
     }
 
     /// A look at this node: what became known from the place `since` on, and how things stand.
-    pub(super) fn look(&mut self, since: u64) -> NodeLook {
+    pub(super) fn look(&mut self, now: Duration, since: u64) -> NodeLook {
         let news = self.sampler.look(since);
         let activities = self.sampler.activities();
         let (values, value_bytes) = data::store().held();
         NodeLook {
             now_ms: events::unix_ms(),
-            figures: self.figures_now(),
+            figures: self.figures_now(now),
             spans: news.spans,
             arrows: news.arrows,
             functions: news.functions,
@@ -948,8 +949,8 @@ impl Driver {
 
     // --------------------------------------------------------------------------------------------------------- sending
 
-    fn send(&mut self, net: &Rc<Net>, to: Peer, mut message: Message) {
-        self.thefts.sent(self.now(), to, &message);
+    fn send(&mut self, net: &Rc<Net>, now: Duration, to: Peer, mut message: Message) {
+        self.thefts.sent(now, to, &message);
         if let Message::Steal { .. } = message {
             match self.node.view().is_near(to) {
                 true => self.figures.asked_near += 1,
@@ -1197,9 +1198,8 @@ impl Driver {
     }
 
     /// Begins another life of this node: its connections belong to the life before.
-    fn begin_again(&mut self, net: &Rc<Net>) {
+    fn begin_again(&mut self, net: &Rc<Net>, now: Duration) {
         self.me = self.me().peer;
-        let now = self.now();
         for (peer, link) in std::mem::take(&mut self.links) {
             link.close(Close::Reborn, "I have begun another life");
             let epoch = link.epoch;

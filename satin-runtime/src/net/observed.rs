@@ -63,13 +63,13 @@ fn answer(driver: &mut Driver, now: Duration, question: Question) -> ObserverAns
             });
             ObserverAnswer::Status(seen.collect())
         }
-        Question::Figures => match serde_json::to_string(&driver.figures_now()) {
+        Question::Figures => match serde_json::to_string(&driver.figures_now(now)) {
             Ok(text) => ObserverAnswer::Figures(text),
             Err(error) => {
                 ObserverAnswer::Staying(format!("its figures cannot be written: {error}"))
             }
         },
-        Question::Look(since) => match serde_json::to_string(&driver.look(since)) {
+        Question::Look(since) => match serde_json::to_string(&driver.look(now, since)) {
             Ok(text) => ObserverAnswer::Look(text),
             Err(error) => {
                 ObserverAnswer::Staying(format!("what it does cannot be written: {error}"))

@@ -83,7 +83,7 @@ impl Drop for Key {
 struct TestNode {
     network: Network,
     standing: Arc<Standing>,
-    _workers: Workers,
+    workers: Workers,
 }
 
 impl TestNode {
@@ -166,7 +166,7 @@ fn try_start(settings: Settings) -> Result<TestNode, NetError> {
     Ok(TestNode {
         network,
         standing,
-        _workers: workers,
+        workers,
     })
 }
 
@@ -1055,4 +1055,23 @@ fn a_watcher_sees_what_workers_do_what_happens_and_who_leaves_at_its_word() {
     drop(watcher);
     assert!(steering.drain(vec!["founder".into()]).is_err());
     first.wait_for_nodes(1);
+}
+
+/// Each step lets the worker fall idle: that is news for the very turn in which the node answers a look.
+#[test]
+fn every_look_is_answered_while_workers_begin_and_end() {
+    let key = Key::new();
+    let node = founder(&key);
+    let join = Join::Hosts(vec![node.addr().to_string()]);
+    let observer = Observer::new(join, &key.0, Some("tests")).expect("it can look");
+    let pool = observer.status().expect("it is there");
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.expect("a runtime");
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| (0..300).all(|_| observer.figures(&pool.nodes)[0].is_some()));
+        while !looks.is_finished() {
+            runtime.block_on(node.workers.spawn(|| ()));
+        }
+        assert!(looks.join().expect("no panic"), "a look was not answered");
+    });
 }

@@ -47,7 +47,7 @@ impl Thefts {
             if self.took.len() == REMEMBERED {
                 self.took.pop_front();
             }
-            self.took.push_back(now - asked);
+            self.took.push_back(now.saturating_sub(asked));
         }
     }
 

@@ -174,7 +174,7 @@ impl Hands {
         let pace = &mut self.pace;
         if pace.done > 0 {
             // Per job, over all workers: how fast a supply of jobs is used up.
-            let took = (now - pace.mark).as_secs_f64() / f64::from(pace.done);
+            let took = now.saturating_sub(pace.mark).as_secs_f64() / f64::from(pace.done);
             pace.each = Some(average(pace.each, took));
             pace.mark = now;
             pace.done = 0;

@@ -167,7 +167,7 @@ impl Cluster {
     #[must_use]
     pub fn idle_time(&self, node: u32) -> Duration {
         let slot = self.slot(node);
-        let all = (self.now - slot.born) * slot.workers.threads();
+        let all = self.now.saturating_sub(slot.born) * slot.workers.threads();
         all.saturating_sub(slot.workers.done.busy)
     }
 

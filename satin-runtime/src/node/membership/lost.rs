@@ -160,7 +160,8 @@ impl Lost {
         let (pause, members) = (self.pause, cx.view.len() as f64);
         self.pause = (pause * 2).min(cx.config.redial);
         let chance = cx.rng.random::<f64>() - 0.5;
-        self.next = now + pause.mul_f64(members + chance) + (self.pause - pause) * turn(cx);
+        self.next =
+            now + pause.mul_f64(members + chance) + self.pause.saturating_sub(pause) * turn(cx);
     }
 }
 

@@ -111,7 +111,7 @@ impl Leaving {
         if self.is_leaving() {
             self.end = self.end.min(end);
             if let LeavingStage::Finishing(until) = &mut self.stage {
-                *until = (*until).min(end - handing_over);
+                *until = (*until).min(end.saturating_sub(handing_over));
             }
             return Begun::Before;
         }
@@ -135,7 +135,7 @@ impl Leaving {
         self.yielding = root.abdicate(cx);
         self.gathering = self.yielding.then_some(term);
         self.end = end;
-        self.stage = LeavingStage::Finishing(end - handing_over);
+        self.stage = LeavingStage::Finishing(end.saturating_sub(handing_over));
         Begun::Now
     }
 

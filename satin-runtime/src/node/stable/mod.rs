@@ -341,7 +341,7 @@ impl Storage {
             writing.late = cx.now + LATE;
             let text = format!(
                 "the store has not taken what was to be written {} s ago, and nothing is stored until it does",
-                (cx.now - writing.since).as_secs()
+                cx.now.saturating_sub(writing.since).as_secs()
             );
             cx.actions.push_back(Action::Tell(Notice::Warning(text)));
         }

@@ -274,7 +274,9 @@ impl Victim {
         let askers = std::mem::take(&mut self.askers);
         for asker in askers {
             match worth.rests_until(cx.now, asker.peer) {
-                Some(until) => self.pass_over(cx, asker, until - cx.now, Message::NotWorth),
+                Some(until) => {
+                    self.pass_over(cx, asker, until.saturating_sub(cx.now), Message::NotWorth)
+                }
                 None => self.askers.push_back(asker),
             }
         }
