@@ -28,6 +28,7 @@ use crate::{
     observe::{
         events::{NodeFigures, unix_ms},
         history::{Gone, History},
+        log,
         look::{Activity, KeptFigures, NodeLook, SeenNode, Span, WhyIdle},
     },
     worker::{PoolWatch, Workers},
@@ -296,14 +297,13 @@ impl ProcessWatch {
         let (parker, is_over) = (Parker::new(), Arc::new(AtomicBool::new(false)));
         let (unparker, over) = (parker.unparker().clone(), Arc::clone(&is_over));
         let looking = Arc::clone(&process);
-        let thread = std::thread::Builder::new()
-            .name("satin-watcher".into())
-            .spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    lock(&looking).look();
-                    parker.park_timeout(EVERY);
-                }
-            })?;
+        let thread = std::thread::Builder::new().name("satin-watcher".into());
+        let thread = log::spawn(thread, move || {
+            while !over.load(Ordering::Relaxed) {
+                lock(&looking).look();
+                parker.park_timeout(EVERY);
+            }
+        })?;
         Ok(ProcessWatch {
             process,
             is_over,

@@ -29,7 +29,7 @@ use super::{
     page,
     steering::{DrainRequest, Refusal, Steering},
 };
-use crate::observe::history::History;
+use crate::observe::{history::History, log};
 
 /// The number of pages that may be open at once. Too small: people shut each other out. Too large: a page that opens itself again and again slows the node
 /// down.
@@ -105,7 +105,7 @@ impl Dashboard {
         Ok(Dashboard {
             url,
             over,
-            thread: Some(thread.spawn(serve)?),
+            thread: Some(log::spawn(thread, serve)?),
         })
     }
 

@@ -43,6 +43,7 @@ use crate::{
         arrows::ComingJob,
         events::{self, EventLog, NodeFigures},
         lines::{self, Gathering},
+        log::PanicGuard,
         look::{Activity, KeptFigures, NodeLook, WhyIdle},
         repeats,
         standing::Standing,
@@ -81,6 +82,8 @@ impl Net {
     /// Runs `step` on the driver, and then everything that follows from it. A turn has one time: the clock is not read again in it, so that
     /// times do not run backwards from one step to the next.
     pub(super) fn turn<R>(self: &Rc<Self>, step: impl FnOnce(&mut Driver, Duration) -> R) -> R {
+        // A task that panics takes nothing with it but itself.
+        let _seen = PanicGuard;
         let mut driver = self.driver.borrow_mut();
         let now = driver.now();
         let result = step(&mut driver, now);

@@ -17,6 +17,7 @@ use crate::{
     observe::{
         arrows::{Arrows, ComingJob},
         events::{Record, unix_ms},
+        log,
         timeline::{News, Timeline},
     },
     worker::PoolWatch,
@@ -88,7 +89,7 @@ impl Sampler {
             self.sample();
             let sampler = self.clone();
             let thread = std::thread::Builder::new().name("satin-sampler".into());
-            if let Err(error) = thread.spawn(move || while sampler.goes_on() {}) {
+            if let Err(error) = log::spawn(thread, move || while sampler.goes_on() {}) {
                 *lock(&self.0.looked) = None;
                 self.0.arrows.watch(false);
                 tracing::warn!(

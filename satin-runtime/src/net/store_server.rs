@@ -32,7 +32,10 @@ use super::{
     store_wire::{self, StoreRefusal, StoreReply, StoreRequest},
     transport,
 };
-use crate::stable::{Stable, StableError};
+use crate::{
+    observe::log,
+    stable::{Stable, StableError},
+};
 
 /// The name of the file in a server's directory that shows that a server uses it. No path in a store begins with a dot.
 pub const LOCK: &str = ".satin-store-lock";
@@ -129,10 +132,9 @@ impl StoreServer {
         };
         let (stop, stopped) = watch::channel(false);
         let reception = Arc::new(Reception::new(files));
-        let thread = std::thread::Builder::new()
-            .name("satin-store".into())
-            .spawn(move || runtime.block_on(serve(endpoint, reception, stopped)))
-            .map_err(StoreServerError::Thread)?;
+        let thread = std::thread::Builder::new().name("satin-store".into());
+        let serve = move || runtime.block_on(serve(endpoint, reception, stopped));
+        let thread = log::spawn(thread, serve).map_err(StoreServerError::Thread)?;
         Ok(StoreServer {
             addr,
             stop,

@@ -22,7 +22,7 @@ use super::{
     settings::Join,
     wire,
 };
-use crate::observe::{events::unix_ms, history::Gone, look::NodeLook};
+use crate::observe::{events::unix_ms, history::Gone, log, look::NodeLook};
 
 /// The time from one look to the next. Too short: looks show in the run. Too long: people wait for what they see.
 const EVERY: Duration = Duration::from_secs(1);
@@ -94,13 +94,12 @@ impl Watcher {
             parting: BTreeMap::new(),
             told,
         };
-        let thread = std::thread::Builder::new()
-            .name("satin-watcher".into())
-            .spawn(move || {
-                runtime.block_on(round.go_on(receiver));
-                // A search for addresses may hang in the system.
-                runtime.shutdown_background();
-            })?;
+        let thread = std::thread::Builder::new().name("satin-watcher".into());
+        let thread = log::spawn(thread, move || {
+            runtime.block_on(round.go_on(receiver));
+            // A search for addresses may hang in the system.
+            runtime.shutdown_background();
+        })?;
         Ok(Watcher {
             orders: sender,
             thread: Some(thread),

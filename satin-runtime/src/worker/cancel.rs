@@ -12,7 +12,10 @@ use std::{
 };
 
 use super::{gate::FrameRef, pool::Pool, thread::CAN_UNWIND};
-use crate::job::record::{Frame, flag};
+use crate::{
+    job::record::{Frame, flag},
+    observe::log,
+};
 
 thread_local! {
     /// The scopes of [`run_cancellable`] that calls from this thread are made in, the innermost last.
@@ -164,7 +167,7 @@ pub fn run_timeout<R>(time: Duration, run: impl FnOnce() -> R) -> Result<R, Time
         }
     };
     let thread = std::thread::Builder::new().name("satin-timeout".into());
-    if let Err(error) = thread.spawn(clock) {
+    if let Err(error) = log::spawn(thread, clock) {
         panic!(
             "cannot start a thread for the time limit of a call: {error}; fewer threads (SATIN_THREADS) need less"
         );

@@ -56,6 +56,27 @@ fn lines_of(form: LogForm, log: impl FnOnce()) -> Vec<String> {
     paper.lines()
 }
 
+/// This test is itself the process that ends so.
+#[test]
+fn a_panic_of_a_thread_of_the_runtime_ends_the_process() {
+    const INSIDE: &str = "SATIN_TEST_PANIC_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        let thread = spawn(Builder::new(), || panic!("as asked")).expect("a thread");
+        let _ = thread.join();
+        return;
+    }
+    let name = "observe::log::tests::a_panic_of_a_thread_of_the_runtime_ends_the_process";
+    let test = std::env::current_exe().expect("this test");
+    let inside = std::process::Command::new(test)
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&inside.stderr);
+    assert!(said.contains("as asked"), "{said}");
+    assert_eq!(inside.status.success(), !cfg!(debug_assertions), "{said}");
+}
+
 #[test]
 fn a_line_of_json_has_what_collectors_look_for() {
     let lines = lines_of(LogForm::Json, || {
