@@ -157,9 +157,13 @@ impl Node {
 
     /// Waits until it knows itself that it is in the pool: others know it before. Who is asked to leave until then is alone.
     fn wait_until_in(&mut self) {
-        while !self.heard.contains("this node is in the pool") {
+        self.wait_until_said("this node is in the pool");
+    }
+
+    fn wait_until_said(&mut self, words: &str) {
+        while !self.heard.contains(words) {
             let read = self.stderr.read_line(&mut self.heard).expect("text");
-            assert!(read > 0, "it has not joined: {}", self.heard);
+            assert!(read > 0, "it ends without \"{words}\": {}", self.heard);
         }
     }
 }
@@ -313,6 +317,22 @@ fn a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on() {
         assert!(pool.events().contains(&format!(
             "{{\"event\":\"pool_ended\",\"code\":{alone},\"name\":\"three\""
         )));
+    }
+}
+
+/// Neither the name server is waited for nor the pool that it may name, and the log has its say to the end.
+#[test]
+fn a_node_whose_pool_has_no_address_ends_when_it_is_asked_to() {
+    let _watchdog = Watchdog::new("a_node_whose_pool_has_no_address_ends_when_it_is_asked_to");
+    let pool = Pool::new("stay");
+    let nobody = [("SATIN_JOIN", "name.invalid:7")];
+    let mut node = pool.start_with("one", 1, "key", &nobody);
+    node.wait_until_said("cannot join the pool yet");
+    node.signal("-TERM");
+    assert_eq!(node.code(), Ok(143), "{}", node.said());
+    let said = node.said();
+    for wrong in ["panicked", "does not end in time"] {
+        assert!(!said.contains(wrong), "{said}");
     }
 }
 

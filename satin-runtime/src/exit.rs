@@ -16,7 +16,10 @@ use std::{
 pub(crate) use crate::codes::explained;
 #[cfg(unix)]
 use crate::observe::output;
-use crate::observe::{lines, log};
+use crate::observe::{
+    lines,
+    log::{self, PanicGuard},
+};
 
 /// Called once, with the exit code if the system tells it.
 type Hook = Box<dyn FnOnce(Option<i32>) + Send>;
@@ -75,8 +78,14 @@ fn register() {}
 #[cfg(unix)]
 fn run(code: Option<i32>) {
     if let Some(hook) = take() {
-        // A panic must not unwind into the C library.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(code)));
+        // The thread that exits has lost its variables by now, without which the log panics. And a panic must not unwind into the C library.
+        let thread = std::thread::Builder::new().name("satin-goodbye".into());
+        let goodbye = thread.spawn(move || {
+            let _seen = PanicGuard;
+            hook(code);
+        });
+        // Without a thread the hook has been dropped, and other nodes find out that this one is gone.
+        let _ = goodbye.map(std::thread::JoinHandle::join);
         output::finish();
     }
 }
@@ -161,7 +170,7 @@ pub(crate) fn after(limit: Duration) -> TimeLimit {
         with(TIME_IS_OVER);
     };
     let thread = std::thread::Builder::new().name("satin-time-limit".into());
-    if let Err(error) = thread.spawn(wait) {
+    if let Err(error) = log::spawn(thread, wait) {
         tracing::warn!("cannot start a thread ({error}): SATIN_TIME_LIMIT has no effect");
     }
     TimeLimit(on)

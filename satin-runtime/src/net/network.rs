@@ -472,8 +472,15 @@ fn live(setting_up: SettingUp, ready: &mpsc::Sender<Result<SocketAddr, NetError>
         Ok(runtime) => runtime,
         Err(error) => return drop(ready.send(Err(NetError::Thread(error)))),
     };
+    let news = Arc::clone(&setting_up.news);
     runtime.block_on(async {
-        match set_up(setting_up).await {
+        let set_up = tokio::select! {
+            biased;
+            set_up = set_up(setting_up) => set_up,
+            // As long as there is no node the only news is that this process is to end. A name server or a store may need long.
+            () = news.bell.notified() => Err(NetError::Failed("this process is asked to end".into())),
+        };
+        match set_up {
             Ok((net, settings)) => {
                 let addr = net.endpoint.local_addr();
                 let _ = ready.send(addr.map_err(NetError::Thread));
@@ -482,7 +489,7 @@ fn live(setting_up: SettingUp, ready: &mpsc::Sender<Result<SocketAddr, NetError>
             Err(error) => drop(ready.send(Err(error))),
         }
     });
-    // Name servers may keep a helper busy; it is not waited for.
+    // Name servers and stores may keep a helper busy; it is not waited for.
     runtime.shutdown_background();
 }
 
@@ -579,14 +586,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         None => None,
         Some(store) => {
             let (gate, news) = (gate.clone(), Arc::clone(&news));
-            Some(open_store(
-                &settings,
-                store,
-                &credential,
-                &door,
-                gate,
-                news,
-            )?)
+            Some(open_store(&settings, store, &Arc::new(credential), &door, gate, news).await?)
         }
     };
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
@@ -621,16 +621,22 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
 }
 
 /// Opens the store. A node that cannot is in no pool: it would lose what the others think is safe.
-fn open_store(
+async fn open_store(
     settings: &Settings,
     store: &StoreSettings,
-    credential: &Credential,
+    credential: &Arc<Credential>,
     door: &Door,
     gate: Gate,
     news: Arc<BridgeNews>,
 ) -> Result<Storage, NetError> {
-    // Nothing runs yet that could wait for the store.
-    let stable = storage_url::open(&store.url, credential).map_err(|error| {
+    let opening = {
+        let (url, credential) = (store.url.clone(), Arc::clone(credential));
+        // Who asks this process to end does not wait for it.
+        tokio::task::spawn_blocking(move || storage_url::open(&url, &credential))
+    };
+    let opened = opening.await;
+    let opened = opened.map_err(|error| NetError::Thread(error.into()))?;
+    let stable = opened.map_err(|error| {
         let setting = settings.sources.setting("store");
         let text = format!(
             "the store {} cannot be used: {error}; correct {setting}",
