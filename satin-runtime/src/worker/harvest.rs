@@ -65,9 +65,16 @@ fn one_in(stride: u32) -> u32 {
 /// tried although they are nearly worth it.
 const SHORT: u32 = 8;
 
-/// Keeping a result may take this part of the time that its job took. Too large: harvesting shows in the run. Too small:
-/// results are lost that would have cost little.
+/// Keeping a result may take this part of the time that its job took, and of that for which nothing had been kept when the job began. Too large:
+/// harvesting shows in the run. Too small: results are lost that would have cost little.
 const MOST_COST: u32 = 100;
+
+/// One result counts for at most so many times the mean of what keeping the others has cost. The clock also tells the time for which the worker had
+/// no core. Too small: what is dear is kept for long as if it were cheap. Too large: after one such time nothing is kept for a while.
+const MOST_RISE: u32 = 4;
+
+/// What keeping a result may cost in any case. Too small: it takes many results until the mean is right. Too large: as for [`MOST_RISE`].
+const LEAST_COST: Duration = Duration::from_micros(10);
 
 /// The time that a job must take for each level of its name beyond [`LEVELS`]: names have a part for each. Too short: deep
 /// trees take memory for names. Too long: nothing of them is kept.
@@ -90,12 +97,38 @@ pub(super) struct Reaper {
     beats: AtomicU32,
     /// The time that the last job took that was tried: its siblings probably take as long.
     before: Cell<Duration>,
-    /// The time that it takes to keep a result, a running mean.
-    cost: Cell<Duration>,
+    /// What it costs to keep a result.
+    cost: Cell<KeepingCost>,
     /// What the results stand for that were kept.
     covered: Cell<Covered>,
     /// Since when nothing has been kept of the running job.
     quiet: Cell<Option<Instant>>,
+}
+
+/// What it costs a worker to keep a result.
+#[derive(Clone, Copy, Default)]
+struct KeepingCost {
+    /// A running mean.
+    mean: Duration,
+    /// When a result was kept last.
+    last: Option<Instant>,
+}
+
+impl KeepingCost {
+    /// A result has been kept, which took that time.
+    fn note(self, cost: Duration, now: Instant) -> KeepingCost {
+        let most = self.mean * MOST_RISE + LEAST_COST;
+        KeepingCost {
+            mean: (self.mean * 7 + cost.min(most)) / 8,
+            last: Some(now),
+        }
+    }
+
+    /// The shortest time that a job must take which begins now, or keeping its result would cost too much.
+    fn least(self, now: Instant) -> Duration {
+        let rested = (self.last).map_or(Duration::ZERO, |last| now.duration_since(last));
+        (self.mean * MOST_COST).saturating_sub(rested)
+    }
 }
 
 impl Reaper {
@@ -443,7 +476,7 @@ impl Worker {
         let grain = self.pool().grain;
         match grain.is_zero() {
             true => grain, // all are wanted, whatever that costs
-            false => grain.max(self.reaper.cost.get() * MOST_COST),
+            false => grain.max(self.reaper.cost.get().least(Instant::now())),
         }
     }
 
@@ -519,8 +552,9 @@ impl Worker {
             self.counters.harvested.add(1);
             self.reaper.quiet.set(None);
         }
-        let (mean, cost) = (self.reaper.cost.get(), sieve.cost + began.elapsed());
-        self.reaper.cost.set((mean * 7 + cost) / 8);
+        let now = Instant::now();
+        let cost = sieve.cost + now.duration_since(began);
+        self.reaper.cost.set(self.reaper.cost.get().note(cost, now));
     }
 }
 
@@ -610,5 +644,63 @@ impl Pool {
             );
         }
         harvest.dropped() == dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    /// The jobs of that length of which results are kept, of 1,000: keeping costs as much as that says.
+    fn kept(took: Duration, cost: impl Fn(u32) -> Duration) -> (u32, Duration) {
+        let (mut now, mut spent, mut kept) = (Instant::now(), Duration::ZERO, 0);
+        let mut keeping = KeepingCost::default();
+        for job in 0..1000 {
+            let least = keeping.least(now);
+            now += took;
+            if took >= least {
+                kept += 1;
+                spent += cost(job);
+                now += cost(job);
+                keeping = keeping.note(cost(job), now);
+            }
+        }
+        (kept, spent)
+    }
+
+    /// Two of a hundred times the worker has no core for 20 ms while it keeps a result.
+    #[test]
+    fn on_a_busy_machine_all_is_kept_that_is_worth_it() {
+        for took in [5.0, 10.0, 25.0] {
+            let cost = |job: u32| match job.is_multiple_of(50) {
+                true => ms(20.0),
+                false => ms(0.01),
+            };
+            assert_eq!(kept(ms(took), cost).0, 1000, "jobs of {took} ms");
+        }
+    }
+
+    /// What is dear is kept as often as it may be, and nothing is kept or not for ever.
+    #[test]
+    fn keeping_takes_a_hundredth_however_dear_it_is() {
+        for cost in [0.2, 1.0, 5.0, 20.0] {
+            let (kept, spent) = kept(ms(10.0), |_| ms(cost));
+            let allowed = ms(10.0) * 1000 / MOST_COST;
+            // Until the mean is right.
+            let more = ms(cost) * 20;
+            assert!(
+                spent <= allowed + more,
+                "{cost} ms: {spent:?} of {allowed:?}"
+            );
+            let rightly = allowed.div_duration_f64(ms(cost)) as u32;
+            assert!(
+                kept >= rightly.min(1000) / 2,
+                "{cost} ms: {kept} of {rightly}"
+            );
+        }
     }
 }
