@@ -359,7 +359,7 @@ fn who_is_asked_and_finds_no_node_to_hand_over_to_says_so_by_its_code() {
         Watchdog::new("who_is_asked_and_finds_no_node_to_hand_over_to_says_so_by_its_code");
     for (has_store, remedy) in [
         (false, "The run is lost"),
-        (true, "The run is in the store"),
+        (true, "goes on with what is in the store"),
     ] {
         let pool = Pool::new("uneven");
         let place = format!("file:{}", pool.dir.path().join("store").display());
@@ -379,6 +379,24 @@ fn who_is_asked_and_finds_no_node_to_hand_over_to_says_so_by_its_code() {
         assert_eq!(code, Ok(143), "{said}");
         assert!(said.contains(remedy), "{said}");
     }
+}
+
+/// Nothing is made where it was, and all is in order when it is back.
+#[test]
+fn a_store_that_is_moved_while_the_run_goes_on_is_noticed() {
+    let _watchdog = Watchdog::new("a_store_that_is_moved_while_the_run_goes_on_is_noticed");
+    let pool = Pool::new("work");
+    let at = |name: &str| pool.dir.path().join(name);
+    let (store, elsewhere) = (at("store"), at("elsewhere"));
+    let url = format!("file:{}", store.display());
+    let more = [("SATIN_STORE", &*url), ("SATIN_STORE_EVERY", "0")];
+    let mut node = pool.start_with("one", 1, "key", &more);
+    pool.wait_for("root_started", &mut node);
+    std::fs::rename(&store, &elsewhere).expect("moved");
+    node.wait_until_said("is not in the store any more");
+    assert!(!store.exists());
+    std::fs::rename(&elsewhere, &store).expect("moved back");
+    node.wait_until_said("is in the store again");
 }
 
 /// As `nohup` starts it: then a terminal that is closed is nothing to it. Were it a request, the one after it would be the

@@ -778,7 +778,7 @@ impl Driver {
 
     /// The time that this node may take is over: ends the pool if this node is the master, and this node's search if it is not in yet.
     pub(super) fn end_in_time(&mut self, now: Duration, limit: Duration) {
-        let has_store = self.storage.is_some();
+        let has_store = self.storage.as_ref().is_some_and(Storage::has_run);
         match self.state {
             DriverState::Joining { .. } => {
                 tracing::warn!("{}", TimeIsOver { limit, has_store });

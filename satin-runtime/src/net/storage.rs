@@ -5,6 +5,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
     thread::JoinHandle,
@@ -49,6 +50,7 @@ enum Request {
 /// The node's way to the store. Dropping it lets what was ordered be done, and does not wait for that.
 pub(super) struct Storage {
     requests: mpsc::Sender<Request>,
+    has_run: Arc<AtomicBool>,
     _thread: JoinHandle<()>,
 }
 
@@ -67,9 +69,12 @@ pub(super) struct StorageParts {
 impl Storage {
     pub(super) fn start(parts: StorageParts) -> std::io::Result<Storage> {
         let (requests, queue) = mpsc::channel();
+        let has_run = Arc::new(AtomicBool::new(true));
         let mut desk = Desk {
             parts,
+            has_run: Arc::clone(&has_run),
             writer: None,
+            has_failed: false,
             held: VecDeque::new(),
             looked: None,
         };
@@ -90,8 +95,14 @@ impl Storage {
         let thread = log::spawn(thread, serve)?;
         Ok(Storage {
             requests,
+            has_run,
             _thread: thread,
         })
+    }
+
+    /// False if the run was not in the store any more when that was last looked at.
+    pub(super) fn has_run(&self) -> bool {
+        self.has_run.load(Ordering::Relaxed)
     }
 
     fn ask(&self, request: Request) {
@@ -130,8 +141,12 @@ impl Storage {
 /// The thread's own state.
 struct Desk {
     parts: StorageParts,
+    /// The run was in the store when that was last looked at.
+    has_run: Arc<AtomicBool>,
     /// The log that is written, and whose it is.
     writer: Option<(RunEpoch, Peer, LogWriter)>,
+    /// The last batch could not be written.
+    has_failed: bool,
     /// The values that results of root jobs mention which are not written yet.
     held: VecDeque<HeldValue>,
     /// The run of this node as master, and when it was looked for a later epoch.
@@ -182,17 +197,21 @@ impl Desk {
                 run,
                 batch,
                 begins,
-            } => Some(match self.write(me, run, batch, begins) {
-                Ok(Appended { segment, bytes, .. }) => Event::Written {
-                    number,
-                    segment,
-                    bytes,
-                },
-                Err(error) => Event::NotWritten {
-                    number,
-                    text: error.to_string(),
-                },
-            }),
+            } => {
+                let written = self.write(me, run, batch, begins);
+                self.has_failed = written.is_err();
+                Some(match written {
+                    Ok(Appended { segment, bytes, .. }) => Event::Written {
+                        number,
+                        segment,
+                        bytes,
+                    },
+                    Err(error) => Event::NotWritten {
+                        number,
+                        text: error.to_string(),
+                    },
+                })
+            }
             StorageOrder::Forget(segment) => {
                 if let Some((_, _, writer)) = &mut self.writer
                     && let Err(error) = writer.forget_before(segment)
@@ -311,10 +330,15 @@ impl Desk {
         begins: bool,
     ) -> Result<Appended, StableError> {
         let is_it = |(of, life, _): &(RunEpoch, Peer, LogWriter)| (*of, *life) == (run, me);
-        if !self.writer.as_ref().is_some_and(is_it) {
-            let place = self.place(run);
-            // A run that is done may have been removed: its files do not come back.
-            self.parts.runs.epoch(&place)?;
+        let is_new = !self.writer.as_ref().is_some_and(is_it);
+        let place = self.place(run);
+        if is_new || self.has_failed {
+            // A run that is done may have been removed: its files do not come back. Nor do those of a store that was moved.
+            let epoch = self.parts.runs.epoch(&place);
+            self.note_run(run, epoch.as_ref().err());
+            epoch?;
+        }
+        if is_new {
             let log = LogName {
                 epoch: run.epoch,
                 node: me.id.0,
@@ -370,10 +394,29 @@ impl Desk {
             return;
         };
         self.looked = Some((run, Instant::now()));
-        match self.later_epoch(run) {
+        let later = self.later_epoch(run);
+        self.note_run(run, later.as_ref().err());
+        match later {
             Ok(Some(epoch)) => self.parts.news.tell(Event::Superseded(epoch)),
             Ok(None) => {}
             Err(error) => tracing::debug!("no look at the run {}: {error}", run.run),
+        }
+    }
+
+    /// The store has been asked for the run. Says so once if the run is not there any more, or there again.
+    fn note_run(&self, RunEpoch { run, .. }: RunEpoch, failed: Option<&StableError>) {
+        let has_run = match failed {
+            None => true,
+            Some(StableError::Missing(_)) => false,
+            Some(_) => return, // that says nothing of the run
+        };
+        match (self.has_run.swap(has_run, Ordering::Relaxed), has_run) {
+            (true, false) => tracing::warn!(
+                "the run {run} is not in the store any more: its files were removed, or the store was removed or moved. Nothing more is \
+                 stored until they are back; if all nodes die before, the run begins anew"
+            ),
+            (false, true) => tracing::warn!("the run {run} is in the store again"),
+            _ => {}
         }
     }
 
@@ -403,8 +446,12 @@ impl Desk {
         match self.later_epoch(run) {
             Ok(None) => {}
             Ok(Some(_)) => return, // it is another pool's by now
+            // A store that was moved has no run either.
+            Err(error @ StableError::Missing(_)) => {
+                self.note_run(run, Some(&error));
+                return self.close_log();
+            }
             Err(error) => {
-                // A store that was moved has no run either.
                 let run = run.run;
                 tracing::warn!("the run {run} stays in the store, and may be resumed: {error}");
                 return self.close_log();

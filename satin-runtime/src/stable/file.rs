@@ -24,6 +24,8 @@ const ATTEMPTS: u32 = 8;
 #[derive(Debug)]
 pub struct Directory {
     root: PathBuf,
+    /// See [`identity`].
+    identity: (u64, u64),
     /// Files that were appended to, the latest last.
     open: Mutex<Vec<(String, Arc<Mutex<Log>>)>>,
 }
@@ -43,12 +45,9 @@ impl Directory {
     /// The directory cannot be made, or not be written to; the error says what to do.
     pub fn open(root: impl Into<PathBuf>) -> Result<Directory, StableError> {
         let root = root.into();
-        let directory = Directory {
-            root,
-            open: Mutex::default(),
-        };
-        directory.probe().map_err(|error| StableError::Failed {
-            path: directory.root.display().to_string(),
+        let probed = probe(&root).and_then(|()| identity(&root));
+        let identity = probed.map_err(|error| StableError::Failed {
+            path: root.display().to_string(),
             error: io::Error::new(
                 error.kind(),
                 format!(
@@ -57,16 +56,19 @@ impl Directory {
                 ),
             ),
         })?;
-        Ok(directory)
+        Ok(Directory {
+            root,
+            identity,
+            open: Mutex::default(),
+        })
     }
 
-    /// Makes a file and removes it again.
-    fn probe(&self) -> io::Result<()> {
-        make_directories(&self.root)?;
-        let probe = self.root.join(temporary_name());
-        let written = write_new(&probe, b"probe");
-        let removed = fs::remove_file(&probe);
-        written.and(removed)
+    /// An error if the directory is not at its place any more: what is written to files that are open is found by nobody then.
+    fn is_there(&self) -> io::Result<()> {
+        match identity(&self.root)? == self.identity {
+            true => Ok(()),
+            false => Err(ErrorKind::NotFound.into()),
+        }
     }
 
     /// The file of that path.
@@ -203,9 +205,8 @@ impl Stable for Directory {
 
     fn append(&self, path: &str, batch: &[u8]) -> Result<(), StableError> {
         let place = self.place(path)?;
-        let log = self
-            .log(path, &place)
-            .map_err(|error| failed(path, error))?;
+        let log = self.is_there().and_then(|()| self.log(path, &place));
+        let log = log.map_err(|error| failed(path, error))?;
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
         log.append(batch).map_err(|error| {
             // It is opened anew next time: what the descriptor can still do is not known.
@@ -256,6 +257,15 @@ impl Log {
         }
         appended
     }
+}
+
+/// Makes a file in that directory and removes it again.
+fn probe(directory: &Path) -> io::Result<()> {
+    make_directories(directory)?;
+    let probe = directory.join(temporary_name());
+    let written = write_new(&probe, b"probe");
+    let removed = fs::remove_file(&probe);
+    written.and(removed)
 }
 
 /// Whether directories were made for a file.
@@ -342,6 +352,20 @@ fn has_two_names(temporary: &Path) -> bool {
 #[cfg(not(unix))]
 fn has_two_names(_: &Path) -> bool {
     false
+}
+
+/// What a directory keeps when it is moved.
+#[cfg(unix)]
+fn identity(directory: &Path) -> io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::metadata(directory)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Elsewhere the directory of a file that is open can neither be moved nor removed.
+#[cfg(not(unix))]
+fn identity(_: &Path) -> io::Result<(u64, u64)> {
+    Ok((0, 0))
 }
 
 #[cfg(unix)]
@@ -506,6 +530,27 @@ mod tests {
             store.delete(path).expect("there");
         }
         assert!(scratch.0.exists() && !scratch.0.join("p").exists());
+    }
+
+    #[test]
+    fn nothing_is_appended_in_a_directory_that_is_not_at_its_place() {
+        let scratch = Scratch::new();
+        let store = scratch.open();
+        store.append("p/run/log/a/0", b"one").expect("new");
+        let elsewhere = Scratch::new();
+        fs::rename(&scratch.0, &elsewhere.0).expect("moved");
+        assert!(store.append("p/run/log/a/0", b"two").is_err());
+        assert!(!scratch.0.exists());
+        fs::rename(&elsewhere.0, &scratch.0).expect("moved back");
+        store.append("p/run/log/a/0", b"two").expect("there");
+        let read = |store: &Directory| store.read("p/run/log/a/0", 0..9).expect("there");
+        assert_eq!(read(&store), b"onetwo");
+        // Another directory of that name is not the one that has the log.
+        fs::remove_dir_all(&scratch.0).expect("there");
+        scratch.open().append("p/run/log/b/0", b"x").expect("new");
+        assert!(store.append("p/run/log/a/0", b"three").is_err());
+        assert!(store.append("p/run/log/a/1", b"three").is_err());
+        assert_eq!(paths(&store, ""), ["p/run/log/b/0"]);
     }
 
     #[test]

@@ -563,7 +563,7 @@ impl Roots {
                 if let Some(master) = &self.master {
                     let (name, site) = (&master.name, &master.site);
                     let remedy = if cx.config.has_store() {
-                        "The run is in the store: start the pool again with the same command, and it goes on"
+                        "Start the pool again with the same command, and the run goes on with what is in the store"
                     } else {
                         "The run is lost: start the pool again"
                     };
