@@ -5,8 +5,10 @@
 mod common;
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
@@ -513,6 +515,62 @@ fn a_node_leaves_when_it_is_given_notice() {
     std::fs::write(&notice, "").expect("written");
     assert_eq!(member.code(), Ok(0), "{}", member.said());
     pool.wait_for(&about("left", "two"), &mut master);
+}
+
+/// A cloud's metadata service says first what happens to another machine of the set, and then to this one.
+#[test]
+fn a_node_leaves_when_its_cloud_takes_its_machine() {
+    let _watchdog = Watchdog::new("a_node_leaves_when_its_cloud_takes_its_machine");
+    let service = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let when = format!("azure=http://{}", service.local_addr().expect("bound"));
+    let (asked, asks) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut looks = 0;
+        for stream in service.incoming() {
+            let mut stream = stream.expect("a caller");
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let body = match head[0].contains("/compute/name?") {
+                true => "set_1".to_owned(),
+                false => {
+                    looks += 1;
+                    let machine = if looks > 2 { "set_1" } else { "set_0" };
+                    let _ = asked.send(());
+                    format!(r#"{{"Events":[{{"EventType":"Preempt","Resources":["{machine}"]}}]}}"#)
+                }
+            };
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    let pool = Pool::new("stay");
+    let mut master = pool.start("one", 2, "key");
+    pool.wait_for("\"master\"", &mut master);
+    let mut member = pool.start_with("two", 2, "key", &[("SATIN_DRAIN_WHEN", &when)]);
+    assert_eq!(member.code(), Ok(0), "{}", member.said());
+    pool.wait_for(&about("left", "two"), &mut master);
+    assert!(asks.try_iter().count() > 2, "it left for another machine");
+}
+
+/// As under systemd, where the directory of another unit is private: the node must not wait in silence for what it cannot see.
+#[test]
+fn a_notice_that_cannot_be_looked_for_is_warned_of_once() {
+    let _watchdog = Watchdog::new("a_notice_that_cannot_be_looked_for_is_warned_of_once");
+    let pool = Pool::new("stay");
+    // Root may look into every directory, so this one is a file.
+    let when = format!("file:{}/notice", pool.dir.path().join("key").display());
+    let mut node = pool.start_with("one", 1, "key", &[("SATIN_DRAIN_WHEN", &when)]);
+    let warned = "the notice of SATIN_DRAIN_WHEN cannot be looked for: ";
+    while !node.heard.contains(warned) {
+        let read = node.stderr.read_line(&mut node.heard).expect("text");
+        assert!(read > 0, "no warning: {}", node.heard);
+    }
+    node.signal("-TERM");
+    assert_eq!(node.code(), Ok(143));
+    assert_eq!(node.said().matches(warned).count(), 1);
 }
 
 /// Who joins later does not knock at its door any more.

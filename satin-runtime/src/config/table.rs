@@ -79,12 +79,14 @@ macro_rules! settings {
             grace: Duration, "SATIN_GRACE", "TIME",
                 "Time, such as `1m`, that a node may take to leave when it is asked to",
                 "20 s", "a number of seconds, or a time such as 30ms, 1.5s or 5m";
-            /// Notice at which the node leaves: `file:PATH`, once the file exists, or `http://..`, once that answers
-            /// with status 200. Default: never.
+            /// Notice at which the node leaves: `aws`, `google` or `azure`, once the cloud's metadata service says that this spot
+            /// machine goes (`aws=http://HOST:PORT` for one at another address); `file:PATH`, once the file exists; or `http://..`,
+            /// once that answers with status 200. Default: never.
             drain_when: String, "SATIN_DRAIN_WHEN", "WHAT",
-                "Notice at which the node leaves: `file:PATH`, once it exists (looked for each second), or `http://HOST/..`, once \
-                 it answers with status 200 (asked every 5 s; no https)",
-                "never", "file:PATH or http://HOST[:PORT]/PATH";
+                "Notice at which the node leaves: `aws`, `google` or `azure`, once that cloud says that this spot machine goes (asked \
+                 every 2 s); `file:PATH`, once it exists (looked for each second); or `http://HOST/..`, once it answers with status \
+                 200 (asked every 5 s; no https)",
+                "never", "aws, google, azure, file:PATH or http://HOST[:PORT]/PATH";
             /// Time after which the pool ends, with exit code 124: counted from the start of the node that runs `main` then. Too short, and the
             /// run is cut off, so that with a store the same command has to go on; too long, and what hangs holds its machines. Default: none.
             time_limit: Duration, "SATIN_TIME_LIMIT", "TIME",

@@ -119,7 +119,31 @@ pub enum DrainWhen {
     File(PathBuf),
     /// The URL answers with status 200; plain `http://` only.
     Http(String),
+    /// The cloud is about to take this spot machine away.
+    Cloud {
+        /// The cloud that this machine is of.
+        cloud: Cloud,
+        /// The URL of its metadata service, without a path.
+        at: String,
+    },
 }
+
+/// A cloud that gives notice before it takes a spot machine away.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::VariantNames,
+)]
+#[strum(serialize_all = "lowercase")]
+pub enum Cloud {
+    /// Amazon Web Services: notice of two minutes.
+    Aws,
+    /// Google Cloud: notice of thirty seconds.
+    Google,
+    /// Microsoft Azure: notice of thirty seconds.
+    Azure,
+}
+
+/// The address of the metadata service, for all three clouds.
+const METADATA: &str = "http://169.254.169.254";
 
 /// The memory that a node may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -395,24 +419,41 @@ impl DrainWhen {
     /// Reads the value of `SATIN_DRAIN_WHEN`.
     ///
     /// # Errors
-    /// If it has neither form.
+    /// If it has none of the forms.
     pub fn parse(text: &str) -> Result<DrainWhen, SettingsError> {
-        const EXPECTED: &str = "file:PATH or http://HOST[:PORT]/PATH (https is not supported: let something on this \
-                                machine that speaks it make a file)";
+        const EXPECTED: &str = "aws, google, azure, file:PATH or http://HOST[:PORT]/PATH (https is not supported: let something \
+                                on this machine that speaks it make a file)";
         let text = text.trim();
         let parsed = if let Some(path) = text.strip_prefix("file:") {
             let path = path.strip_prefix("//").unwrap_or(path);
             (!path.is_empty()).then(|| DrainWhen::File(path.into()))
+        } else if text.starts_with("http://") {
+            is_plain_url(text).then(|| DrainWhen::Http(text.into()))
         } else {
-            let host = text.strip_prefix("http://");
-            let plain = |c: char| c.is_ascii_graphic();
-            host.filter(|rest| {
-                !rest.is_empty() && !rest.starts_with('/') && rest.chars().all(plain)
-            })
-            .map(|_| DrainWhen::Http(text.into()))
+            let (cloud, at) = text.split_once('=').unwrap_or((text, METADATA));
+            let at = is_plain_url(at).then(|| at.trim_end_matches('/').to_owned());
+            (cloud.parse().ok().zip(at)).map(|(cloud, at)| DrainWhen::Cloud { cloud, at })
         };
         parsed.ok_or_else(|| wrong("drain_when", text, EXPECTED))
     }
+}
+
+impl fmt::Display for DrainWhen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DrainWhen::File(path) => write!(f, "file:{}", path.display()),
+            DrainWhen::Http(url) => f.write_str(url),
+            DrainWhen::Cloud { cloud, at } if at == METADATA => write!(f, "{cloud}"),
+            DrainWhen::Cloud { cloud, at } => write!(f, "{cloud}={at}"),
+        }
+    }
+}
+
+/// Is it a URL of `http` with a host, and nothing that a request cannot hold?
+fn is_plain_url(text: &str) -> bool {
+    text.strip_prefix("http://").is_some_and(|rest| {
+        !rest.is_empty() && !rest.starts_with('/') && rest.chars().all(|c| c.is_ascii_graphic())
+    })
 }
 
 /// The address of a task of a Slurm job: each of a machine has a port of its own, from the one that is set, or the job's.
@@ -775,9 +816,29 @@ mod tests {
                 "{text}"
             );
         }
+        for (text, cloud, at) in [
+            ("aws", Cloud::Aws, "http://169.254.169.254"),
+            ("google", Cloud::Google, "http://169.254.169.254"),
+            ("azure", Cloud::Azure, "http://169.254.169.254"),
+            (
+                "azure=http://127.0.0.1:8080/",
+                Cloud::Azure,
+                "http://127.0.0.1:8080",
+            ),
+        ] {
+            let at = at.into();
+            let parsed = DrainWhen::parse(text).expect(text);
+            assert_eq!(parsed, DrainWhen::Cloud { cloud, at }, "{text}");
+            assert_eq!(parsed.to_string(), text.trim_end_matches('/'));
+        }
         for text in [
             "/gone",
             "file:",
+            "oracle",
+            "AWS",
+            "aws=",
+            "aws=169.254.169.254",
+            "aws=https://example.org",
             "https://example.org/",
             "http://",
             "http:///x",
