@@ -1,27 +1,21 @@
 //! The files in `deploy/` are what the programs that read them take, as far as that can be known without a cluster or a cloud.
 
 use std::{
+    collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader, Write},
-    net::TcpListener,
+    net::UdpSocket,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
+    process::Command,
 };
 
 use k8s_openapi::api::{
     autoscaling::v2::HorizontalPodAutoscaler, batch::v1::Job, core::v1::ConfigMap,
 };
+use satin_runtime::net::DrainWhen;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 mod common;
-
-use common::PATIENCE;
 
 fn deploy(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -49,53 +43,56 @@ fn checked<T: Serialize + DeserializeOwned>(name: &str) {
 }
 
 #[test]
-fn systemd_takes_the_units() {
+fn systemd_takes_the_unit() {
     if Command::new("systemd-analyze")
         .arg("--version")
         .output()
         .is_err()
     {
-        println!("skipped: systemd_takes_the_units: there is no systemd-analyze");
+        println!("skipped: systemd_takes_the_unit: there is no systemd-analyze");
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
-    for (unit, command) in [
-        ("systemd/satin@.service", "/usr/local/bin/satin "),
-        ("spot/spot-notice@.service", "/usr/local/bin/spot-notice "),
-    ] {
-        // The command has to be there, and here it is not installed.
-        let there = format!("{} ", env!("CARGO_BIN_EXE_satin"));
-        let unit_text = text(unit).replace(command, &there);
-        let file = dir
-            .path()
-            .join(Path::new(unit).file_name().expect("a name"));
-        fs::write(&file, unit_text).expect("written");
-        let output = Command::new("systemd-analyze")
-            .args(["verify", "--man=no"])
-            .arg(&file)
-            .output()
-            .expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        let ours: Vec<&str> = said
-            .lines()
-            .filter(|line| line.contains("satin") || line.contains("spot-notice"))
-            .collect();
-        assert!(output.status.success() && ours.is_empty(), "{unit}: {said}");
-    }
+    // The command has to be there, and here it is not installed.
+    let there = format!("{} ", env!("CARGO_BIN_EXE_satin"));
+    let unit = text("systemd/satin@.service").replace("/usr/local/bin/satin ", &there);
+    let file = dir.path().join("satin@.service");
+    fs::write(&file, unit).expect("written");
+    let output = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(&file)
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_ours = |line: &str| line.contains("satin");
+    assert!(
+        output.status.success() && !said.lines().any(is_ours),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_unit_gives_a_node_more_time_than_its_grace() {
     let unit = text("systemd/satin@.service");
-    let number = |text: &str, key: &str| -> u64 {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(key))
-            .expect("the key");
-        line.trim_end_matches('s').parse().expect("a number")
+    let most = (unit.lines()).find_map(|line| line.strip_prefix("TimeoutStopSec="));
+    let most = most.expect("the key").trim_end_matches('s');
+    let most: u64 = most.parse().expect("a number");
+    for (name, settings) in machines() {
+        let grace: u64 = settings["SATIN_GRACE"].parse().expect("a number");
+        assert!(most >= grace + 10, "{name}: {grace} s");
+    }
+}
+
+/// The settings of every kind of machine that the unit is for.
+fn machines() -> Vec<(&'static str, BTreeMap<String, String>)> {
+    let of_cloud = |name: &'static str| {
+        let config = yaml(&format!("spot/cloud-init-{name}.yaml"));
+        let file = &config["write_files"][0]["content"];
+        (name, variables(file.as_str().expect("settings")))
     };
-    let grace = number(&text("systemd/example.env"), "SATIN_GRACE=");
-    assert!(number(&unit, "TimeoutStopSec=") >= grace + 10);
+    let example = ("example", variables(&text("systemd/example.env")));
+    let clouds = ["aws", "google", "azure"].map(of_cloud);
+    clouds.into_iter().chain([example]).collect()
 }
 
 #[test]
@@ -121,13 +118,19 @@ fn the_files_for_kubernetes_are_of_their_schemas() {
     }
 }
 
-#[test]
-fn what_autoscalers_change_is_what_satin_k8s_makes() {
+fn satin_k8s(more: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_satin"))
-        .args(["k8s", "--image=i", "--nodes=2", "--name=fib"])
+        .args(["k8s", "--image=i", "--name=fib"])
+        .args(more)
         .output()
         .expect("satin starts");
-    let made = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn what_autoscalers_change_is_what_satin_k8s_makes() {
+    let made = satin_k8s(&["--nodes=2"]);
     for name in ["kubernetes/hpa.yaml", "kubernetes/keda-scaled-object.yaml"] {
         let target = &yaml(name)["spec"]["scaleTargetRef"];
         assert_eq!(target["kind"], "StatefulSet");
@@ -138,128 +141,66 @@ fn what_autoscalers_change_is_what_satin_k8s_makes() {
 
 #[test]
 fn cloud_init_is_yaml_and_its_commands_are_of_the_shell() {
-    for cloud in ["aws", "google", "azure"] {
-        let config = yaml(&format!("spot/cloud-init-{cloud}.yaml"));
+    for name in ["aws", "google", "azure"] {
+        let path = format!("spot/cloud-init-{name}.yaml");
+        let config = yaml(&path);
         let commands = config["runcmd"].as_array().expect("commands");
         for command in commands.iter().filter_map(Value::as_str) {
             let status = Command::new("/bin/sh").args(["-n", "-c", command]).status();
             assert!(status.expect("a shell").success(), "{command}");
         }
         let file = &config["write_files"][0]["content"];
-        let settings = file.as_str().expect("settings");
-        assert!(
-            settings.contains("SATIN_DRAIN_WHEN=file:/run/satin/notice"),
-            "{settings}"
-        );
+        let settings = variables(file.as_str().expect("settings"));
+        let when = DrainWhen::parse(&settings["SATIN_DRAIN_WHEN"]).expect("valid");
+        assert!(matches!(when, DrainWhen::Cloud { cloud, .. } if cloud.to_string() == name));
+        // Images differ in what their packages are called: on Amazon Linux `curl` conflicts with what is there.
+        assert_eq!(config["packages"], Value::Null, "{name}");
+        // The machine that founds the pool has to be on its own list.
+        let founder = "SATIN_JOIN=n1.internal:7777 and SATIN_LISTEN=0.0.0.0:7777.";
+        assert!(text(&path).contains(founder), "{name}");
     }
 }
 
-/// A metadata service that answers as a cloud does: `answer` gets the number of requests for the notice so far, and the
-/// request's first line and headers. Its address, and the number of these requests.
-fn metadata(
-    answer: impl Fn(usize, &str) -> (u16, &'static str) + Send + 'static,
-) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            let mut lines = BufReader::new(&stream).lines();
-            let head: Vec<String> = lines
-                .by_ref()
-                .map_while(Result::ok)
-                .take_while(|line| !line.is_empty())
-                .collect();
-            let head = head.join("\n");
-            let (status, body) = answer(count.load(Ordering::SeqCst), &head);
-            let is_look = !head.starts_with("PUT") && !head.contains("/compute/name?");
-            count.fetch_add(usize::from(is_look), Ordering::SeqCst);
-            let _ = write!(
-                stream,
-                "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
-    });
-    (format!("http://{address}"), asked)
+/// The variables in a file of systemd.
+fn variables(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.trim().to_owned(), value.to_owned()))
+        .collect()
 }
 
-/// Runs `spot-notice` until it has made the file, which is not to be before the third look.
-#[track_caller]
-fn notices(cloud: &str, (service, asked): &(String, Arc<AtomicUsize>)) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("run/notice");
-    let mut child = Command::new(deploy("spot/spot-notice"))
-        .arg(cloud)
-        .arg(&file)
-        .env("SPOT_METADATA", service)
-        .env("SPOT_EVERY", "0.05")
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("it starts");
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child") {
-            break status;
-        }
-        if began.elapsed() > PATIENCE {
-            let _ = child.kill();
-            panic!("{cloud}: no notice");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    assert!(status.success() && file.exists(), "{cloud}");
-    assert_eq!(asked.load(Ordering::SeqCst), 3, "{cloud}");
-}
-
+/// The first machine of `example.env` is this one: only with an address to listen on it finds itself on the list.
 #[test]
-fn spot_notices_of_the_clouds_become_a_file() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        println!("skipped: spot_notices_of_the_clouds_become_a_file: there is no curl");
-        return;
+fn the_first_machine_of_the_example_founds_the_pool() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let credential = dir.path().join("pool.pem");
+    satin_runtime::net::Credential::write_new(&credential).expect("written");
+    let free = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    drop(free);
+    let here = |value: &str| {
+        let value = value.replace("n1.example", "127.0.0.1");
+        // The other machine is not there.
+        let value = value.replace("n2.example:7777", &format!("127.0.0.1:{port}"));
+        value.replace(":7777", &format!(":{port}"))
+    };
+    let settings = variables(&text("systemd/example.env"));
+    for (listens, code) in [(true, 0), (false, 2)] {
+        let set = settings
+            .iter()
+            .filter(|(name, _)| name.starts_with("SATIN_") && (listens || *name != "SATIN_LISTEN"));
+        let output = Command::new(common::example("fib"))
+            .arg("10")
+            .envs(set.map(|(name, value)| (name, here(value))))
+            .env("SATIN_CREDENTIAL", &credential)
+            .env("SATIN_GIVE_UP", if listens { "100s" } else { "3s" })
+            .current_dir(dir.path())
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
     }
-    let has = |head: &str, header: &str| head.to_lowercase().contains(&header.to_lowercase());
-    let aws = metadata(
-        move |asked, head| match head.starts_with("PUT /latest/api/token") {
-            true if has(head, "X-aws-ec2-metadata-token-ttl-seconds: ") => (200, "a-token"),
-            false if !has(head, "X-aws-ec2-metadata-token: a-token") => (401, ""),
-            false if asked < 2 => (404, ""),
-            false => (
-                200,
-                r#"{"action": "terminate", "time": "2026-01-01T00:00:00Z"}"#,
-            ),
-            true => (400, ""),
-        },
-    );
-    notices("aws", &aws);
-    let google = metadata(
-        move |asked, head| match has(head, "Metadata-Flavor: Google") {
-            true if asked < 2 => (200, "FALSE"),
-            true => (200, "TRUE"),
-            false => (403, ""),
-        },
-    );
-    notices("google", &google);
-    // Each machine of a scale set is told of the events of all.
-    let azure = metadata(move |asked, head| match has(head, "Metadata: true") {
-        true if head.contains("/metadata/instance/compute/name?") => (200, "set_1"),
-        true if asked < 1 => (
-            200,
-            r#"{"DocumentIncarnation":1,"Events":[{"EventType":"Freeze","Resources":["set_1"]}]}"#,
-        ),
-        true if asked < 2 => (
-            200,
-            r#"{"DocumentIncarnation":2,"Events":[{"EventType":"Preempt","Resources":["set_11","set_0"]},{"EventType":"Reboot","Resources":["set_1"]}]}"#,
-        ),
-        true => (
-            200,
-            r#"{"DocumentIncarnation":3,"Events":[{"EventId": "1", "EventType": "Preempt", "Resources": ["set_0", "SET_1"]}]}"#,
-        ),
-        false => (400, ""),
-    });
-    notices("azure", &azure);
 }
 
 #[test]
