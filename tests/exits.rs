@@ -289,6 +289,44 @@ fn the_pool_ends_with_main_however_it_ends() {
     }
 }
 
+/// The setting by which all nodes end with the code of the run.
+const OF_RUN: (&str, &str) = ("SATIN_EXIT", "run");
+
+#[test]
+fn every_node_ends_with_the_code_of_the_run_if_a_setting_says_so() {
+    let _watchdog = Watchdog::new("every_node_ends_with_the_code_of_the_run_if_a_setting_says_so");
+    for (way, code) in [("return", 0), ("panic", 101), ("exit", 7), ("error", 3)] {
+        let pool = Pool::new(way);
+        let mut master = pool.start_with("one", 2, "key", &[OF_RUN]);
+        pool.wait_for("\"master\"", &mut master);
+        let mut member = pool.start_with("two", 2, "key", &[OF_RUN]);
+        assert_eq!(master.code(), Ok(code), "{way}: {}", master.said());
+        assert_eq!(member.code(), Ok(code), "{way}: {}", member.said());
+    }
+}
+
+/// A system that starts anew what has not come to its end must not take a node that has left for the end of the run.
+#[test]
+fn a_node_that_ends_before_the_run_says_so_if_a_setting_says_so() {
+    let _watchdog = Watchdog::new("a_node_that_ends_before_the_run_says_so_if_a_setting_says_so");
+    let pool = Pool::new("once");
+    let mut master = pool.start_with("one", 2, "key", &[OF_RUN]);
+    pool.wait_for("\"master\"", &mut master);
+    let mut member = pool.start_with("two", 2, "key", &[OF_RUN]);
+    pool.wait_for("root_finished", &mut master);
+    member.wait_until_in();
+    let mut third = pool.start_with("three", 2, "key", &[OF_RUN]);
+    third.wait_until_in();
+    member.signal("-TERM");
+    assert_eq!(member.code(), Ok(143), "{}", member.said());
+    // It hands `main` over.
+    pool.wait_for(&about("left", "two"), &mut master);
+    master.signal("-TERM");
+    assert_eq!(master.code(), Ok(143), "{}", master.said());
+    assert_eq!(third.code(), Ok(0), "{}", third.said());
+    assert!(pool.events().contains(&about("master", "three")));
+}
+
 #[test]
 fn a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on() {
     let _watchdog = Watchdog::new("a_node_that_is_asked_to_leave_hands_over_and_the_others_go_on");
@@ -637,7 +675,9 @@ fn who_is_not_let_in_exits_with_an_error_that_says_why() {
         "{said}"
     );
     assert!(said.contains("SATIN_CREDENTIAL"), "{said}");
-    let mut nobody = pool.start("nobody", 2, "missing");
+    let mut stranger = pool.start_with("stranger", 2, "other", &[OF_RUN]);
+    assert_eq!(stranger.code(), Ok(143), "{}", stranger.said());
+    let mut nobody = pool.start_with("nobody", 2, "missing", &[OF_RUN]);
     assert_eq!(nobody.code(), Ok(2));
     assert!(nobody.said().contains("satin keygen"));
 }

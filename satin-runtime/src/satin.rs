@@ -15,7 +15,10 @@ use crate::{
     config::{Config, ConfigError, Resolved},
     exit,
     job::record::Aborted,
-    net::{Handle, NetError, Network, Settings, Turn, priority, settings::SettingsError},
+    net::{
+        Handle, NetError, Network, Settings, Turn, priority,
+        settings::{ExitRule, SettingsError},
+    },
     node::repair::GIVEN_UP,
     observe::{
         Figures,
@@ -43,6 +46,7 @@ pub struct Satin {
     /// Lines of the log that come of this pool are its node's.
     scope: LogScope,
     time_limit: Option<Duration>,
+    exit: ExitRule,
 }
 
 /// Settings of a pool by hand.
@@ -152,6 +156,9 @@ impl Satin {
             trace: config.config.trace.take(),
         })?;
         let settings = Settings::new(std::mem::take(&mut config.config), config.threads)?;
+        let exit = settings
+            .as_ref()
+            .map_or(ExitRule::Own, |settings| settings.exit);
         let (name, site) = match &settings {
             Some(settings) => (settings.name.clone(), settings.site.clone()),
             None => (format!("node-{}", std::process::id()), "default".into()),
@@ -179,6 +186,7 @@ impl Satin {
             seen,
             scope,
             time_limit: config.time_limit,
+            exit,
         };
         if let Some(settings) = settings {
             let access = PoolAccess::of(&settings);
@@ -218,6 +226,9 @@ impl Satin {
         let result = loop {
             match network.wait_for_turn(|term| self.workers.gate().begin_main(term)) {
                 Ok(Turn::Over(code)) => exit::with(code),
+                Err(error) if self.exit == ExitRule::Run => {
+                    exit::with_error(exit::asked_code(), &error)
+                }
                 Err(error) => exit::with_failure(&error),
                 Ok(Turn::Main) => {
                     self.seen.main_begins();
@@ -443,6 +454,9 @@ enum Goodbye {
 /// request it goes at once, with code 143, 130 or 129, as a node does that is alone. Of nodes that are all asked, the last
 /// ends with that code too.
 ///
+/// With `SATIN_EXIT=run` every node exits with the code of the run, or with 143 if the node ends before the run: a system that starts
+/// lost nodes anew sees by it which ones to start.
+///
 /// When `SATIN_TIME_LIMIT` is over the pool ends, and the process that runs `main` exits with code 124.
 ///
 /// If the settings make no sense, or this node is not let into the pool, says so on stderr and exits with code 2.
@@ -451,8 +465,11 @@ pub fn run<R>(program: Config, main: impl FnMut() -> R) -> R {
 }
 
 fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R {
-    let start = || -> Result<Satin, BuildError> {
+    let mut rule = ExitRule::default();
+    let start = |rule: &mut ExitRule| -> Result<Satin, BuildError> {
         let config = program.or(Config::load()?);
+        // A value that makes no sense is told of with the other settings of the network.
+        *rule = ExitRule::of(&config).unwrap_or_default();
         let kept = keep_output(&config);
         config.start_log()?;
         if let Err(error) = kept {
@@ -469,8 +486,12 @@ fn run_until<R>(program: Config, main: impl FnMut() -> R, goodbye: Goodbye) -> R
             exit::at_exit(move |code| network.end(code.unwrap_or(0)));
         })
     };
-    match start() {
+    match start(&mut rule) {
         Ok(satin) => satin.run_as_main(main, goodbye),
+        // The settings make sense, and the run may go on without this node.
+        Err(error @ BuildError::Network(NetError::Failed(_))) if rule == ExitRule::Run => {
+            exit::with_error(exit::asked_code(), &error)
+        }
         Err(error) => exit::with_error(2, &error),
     }
 }

@@ -12,8 +12,8 @@ macro_rules! settings {
             threads: usize, "SATIN_THREADS", "N",
                 "Worker threads",
                 "the cores that this process may use", "a number of workers, 1 or more";
-            /// Addresses at which to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`.
-            /// Default: none.
+            /// Addresses at which to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT`, `file:PATH` or `slurm`. (Of the pods of
+            /// an Indexed Job of Kubernetes that join by a name only the first one founds a pool.) Default: none.
             join: String, "SATIN_JOIN", "WHERE",
                 "Where to find the pool: `HOST:PORT[,HOST:PORT..]`, `dns:NAME:PORT` (every address the name has), `file:PATH` \
                  (members append themselves) or `slurm`",
@@ -87,6 +87,14 @@ macro_rules! settings {
                  every 2 s); `file:PATH`, once it exists (looked for each second); or `http://HOST/..`, once it answers with status \
                  200 (asked every 5 s; no https)",
                 "never", "aws, google, azure, file:PATH or http://HOST[:PORT]/PATH";
+            /// What the exit code of a node says that does not run `main` to its end: `own` (how the node ended: 0 once the pool has
+            /// ended, or once it has left as it was asked to) or `run` (how the run ended, on whichever node; 143 if this node ended
+            /// before the run). With `own` a system that starts lost nodes anew cannot tell a node that left from the end of the run.
+            /// Default: `own`.
+            exit: String, "SATIN_EXIT", "WHOSE",
+                "What the exit code of a node says that does not run `main`: `own` (0 once the pool has ended, or the node has left) or `run` \
+                 (the exit code of the run, or 143 if the node ended before the run)",
+                "`own`", "own or run";
             /// Time after which the pool ends, with exit code 124: counted from the start of the node that runs `main` then. Too short, and the
             /// run is cut off, so that with a store the same command has to go on; too long, and what hangs holds its machines. Default: none.
             time_limit: Duration, "SATIN_TIME_LIMIT", "TIME",

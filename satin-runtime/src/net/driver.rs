@@ -18,7 +18,7 @@ use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream};
 use tokio::sync::Notify;
 
 use super::{
-    Join,
+    ExitRule, Join,
     bridge::{Bridge, BridgeNews, Pair, Piece},
     departures::NoticedDepartures,
     dial, discovery,
@@ -173,6 +173,7 @@ pub(super) struct Driver {
     /// The address that others are told, as long as no peer has shown that it is right.
     guessed: Option<SocketAddr>,
     grace: Duration,
+    exit: ExitRule,
     /// The number of nodes at which the first root job begins.
     wanted: usize,
     /// True if this node was asked to leave.
@@ -203,6 +204,7 @@ pub(super) struct Beginning {
     /// The address that others are told, if it is a guess.
     pub(super) guessed: Option<SocketAddr>,
     pub(super) grace: Duration,
+    pub(super) exit: ExitRule,
     /// The number of nodes at which the first root job begins.
     pub(super) wanted: u32,
 }
@@ -223,6 +225,7 @@ impl Driver {
             storage,
             guessed,
             grace,
+            exit,
             wanted,
         } = beginning;
         Driver {
@@ -265,6 +268,7 @@ impl Driver {
             storage,
             guessed,
             grace,
+            exit,
             wanted: wanted as usize,
             leaving: false,
             stopped: false,
@@ -454,11 +458,12 @@ impl Driver {
                 self.wanted = 0;
                 self.bridge.release_roots();
             }
-            Action::End(code) => {
+            Action::End(end) => {
                 if !self.is_over() {
-                    self.state = DriverState::Over(code, None);
+                    self.state = DriverState::Over(self.exit.code(end), None);
                 }
                 if self.main_ended && self.is_master() {
+                    let code = end.own_code();
                     self.write(events::Event::PoolEnded { code });
                 }
             }

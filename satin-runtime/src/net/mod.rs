@@ -64,7 +64,7 @@ pub(crate) use network::Turn;
 pub use network::{Handle, NetError, Network};
 pub use observer::Observer;
 pub use output::{NodeOutput, OutputNews};
-pub use settings::{Cloud, DrainWhen, Join, Settings};
+pub use settings::{Cloud, DrainWhen, ExitRule, Join, Settings};
 #[doc(hidden)]
 pub use socket::{FirstFlight, first_flight};
 pub use store_server::StoreServer;

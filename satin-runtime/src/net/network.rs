@@ -607,6 +607,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         storage,
         guessed: advertised.is_guess.then_some(addr),
         grace: settings.grace,
+        exit: settings.exit,
         wanted: settings.nodes,
     });
     let net = Net {

@@ -14,7 +14,8 @@ use strum::VariantNames;
 
 use crate::{
     config::{Config, Setting, SettingSource, SettingSources},
-    node::{self, Judgement, Policy, RepairMode},
+    exit,
+    node::{self, Judgement, NodeEnd, Policy, RepairMode},
     observe::output::OutputUse,
     slurm::{self, SlurmTask},
     stable::{StoreUrl, runs::Resume},
@@ -68,6 +69,8 @@ pub struct Settings {
     pub drain_when: Option<DrainWhen>,
     /// What becomes of the output of nodes. Default: [`OutputUse::Own`].
     pub output: OutputUse,
+    /// What the exit code of this node says. Default: [`ExitRule::Own`].
+    pub exit: ExitRule,
     /// The memory near which the node takes no further jobs. Default: [`MemoryLimit::OfSystem`].
     pub memory: MemoryLimit,
     /// Bytes for data that jobs have borrowed here last. Default: 256 MiB.
@@ -144,6 +147,37 @@ pub enum Cloud {
 
 /// The address of the metadata service, for all three clouds.
 const METADATA: &str = "http://169.254.169.254";
+
+/// What the exit code of a node says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "lowercase")]
+pub enum ExitRule {
+    /// How the node ended: with 0 once `main` has ended on another node, or once the node has left.
+    #[default]
+    Own,
+    /// How the run ended. A node that ends before the run ends with the code of the request to leave, which is 143 if there was
+    /// none: whoever starts lost nodes anew has to start this one anew.
+    Run,
+}
+
+impl ExitRule {
+    /// The rule that `config` names.
+    ///
+    /// # Errors
+    /// If it names none that there is.
+    pub(crate) fn of(config: &Config) -> Result<ExitRule, SettingsError> {
+        named("exit", config.exit.as_deref())
+    }
+
+    /// The exit code of a node whose part in its pool ended so.
+    pub(crate) fn code(self, end: NodeEnd) -> i32 {
+        match (self, end) {
+            (ExitRule::Own, end) => end.own_code(),
+            (ExitRule::Run, NodeEnd::Main(code) | NodeEnd::Pool(code)) => code,
+            (ExitRule::Run, NodeEnd::Left | NodeEnd::Lost) => exit::asked_code(),
+        }
+    }
+}
 
 /// The memory that a node may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -243,6 +277,7 @@ impl Settings {
         let judgement = named("worth", config.worth.as_deref())?;
         let repair = named("repair", config.repair.as_deref())?;
         let output = named("output", config.output.as_deref())?;
+        let exit = named("exit", config.exit.as_deref())?;
         let drain_when = (set(config.drain_when.as_deref()).map(DrainWhen::parse)).transpose()?;
         let memory = MemoryLimit::parse(config.memory.as_deref())?;
         let flow_data = (set(config.flow_data.as_deref()).map(flow_data)).transpose()?;
@@ -312,6 +347,7 @@ impl Settings {
             store,
             drain_when,
             output,
+            exit,
             memory,
             flow_data,
             sources: config.sources,
@@ -747,6 +783,12 @@ mod tests {
             "SATIN_WORTH=\"never\": expected learnt or always"
         );
         assert_eq!(settings(worth("always")).judgement, Judgement::Always);
+        let exit = |word: &str| Config {
+            exit: Some(word.into()),
+            ..config()
+        };
+        assert!(error(exit("0")).ends_with("expected own or run"));
+        assert_eq!(settings(exit("run")).exit, ExitRule::Run);
         let advertise = Config {
             advertise: Some("0.0.0.0:7".into()),
             ..config()

@@ -24,7 +24,7 @@ use rustls::{
 mod flood;
 
 use super::{
-    Credential, Join, NetError, Network, Observer, Settings,
+    Credential, ExitRule, Join, NetError, Network, Observer, Settings,
     door::Door,
     limits,
     link::{Link, write_large},
@@ -143,6 +143,7 @@ fn settings(name: &str, key: &Key, join: Option<SocketAddr>) -> Settings {
         partition_wait: Duration::from_secs(30),
         drain_when: None,
         output: OutputUse::Own,
+        exit: ExitRule::default(),
         memory: MemoryLimit::None,
         flow_data: 256 << 20,
         sources: crate::config::SettingSources::default(),

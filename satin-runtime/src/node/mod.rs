@@ -410,10 +410,35 @@ pub enum Action {
         /// The term: how many masters there have been before.
         term: u32,
     },
-    /// The pool has ended with this code: wind up and leave.
-    End(i32),
+    /// The part of this node is over: wind up.
+    End(NodeEnd),
     /// Tell people and dashboards.
     Tell(Notice),
+}
+
+/// How the part of a node in its pool ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeEnd {
+    /// `main` has ended on this node, with this exit code.
+    Main(i32),
+    /// The pool has ended: `main` has ended on another node, with this exit code.
+    Pool(i32),
+    /// The node has left; its pool may go on.
+    Left,
+    /// The pool is lost, as no other node can run `main`.
+    Lost,
+}
+
+impl NodeEnd {
+    /// The exit code of the node itself: an end of `main` on another node is a good end here.
+    #[must_use]
+    pub fn own_code(self) -> i32 {
+        match self {
+            NodeEnd::Main(code) => code,
+            NodeEnd::Pool(_) | NodeEnd::Left => 0,
+            NodeEnd::Lost => 1,
+        }
+    }
 }
 
 /// The conversation that a harvest is for.

@@ -394,7 +394,7 @@ impl Cluster {
                 slot.may_start = true;
                 self.go_on_with_main(node);
             }
-            Action::End(code) => {
+            Action::End(end) => {
                 if slot.ends_main {
                     // After a partition the pool may have gone on with the run of the other part.
                     let runs = [slot.opened, slot.node.run_epoch()];
@@ -402,7 +402,7 @@ impl Cluster {
                         self.finish_run(run);
                     }
                 }
-                self.end(node, code);
+                self.end(node, end.own_code());
             }
             Action::Tell(notice) => {
                 if let Notice::Left(who) | Notice::Dead(who) = &notice {

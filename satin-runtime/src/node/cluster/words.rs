@@ -305,7 +305,7 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
         Action::RootKept(tag) => format!("knows that the result of root {} is kept", tag.number),
         Action::YieldMain => "is to stop main".into(),
         Action::RunMain { term } => format!("is to run main in term {term}"),
-        Action::End(code) => format!("ends with {code}"),
+        Action::End(end) => format!("ends with {}", end.own_code()),
         Action::Tell(notice) => match notice {
             Notice::Joined(who) => format!("sees {} come", name(who.peer)),
             Notice::Left(who) => format!("sees {} leave", name(who.peer)),

@@ -19,7 +19,7 @@ use std::{
 use rand::rngs::SmallRng;
 
 use super::{
-    Action, Context, Identity, Message, Notice, Peer, ProtocolConfig, View,
+    Action, Context, Identity, Message, NodeEnd, Notice, Peer, ProtocolConfig, View,
     expiry::{Expiry, ran_out},
     repair::LifeEnd,
     root::Roots,
@@ -557,7 +557,7 @@ impl Membership {
             cx.actions.push_back(Action::Send(peer, Message::Goodbye));
         }
         self.state = MembershipState::Gone;
-        cx.actions.push_back(Action::End(0));
+        cx.actions.push_back(Action::End(NodeEnd::Left));
     }
 
     pub(crate) fn gossip(&mut self, cx: &mut Context<'_>, packet: &[u8]) {

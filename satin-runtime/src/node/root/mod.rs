@@ -32,7 +32,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    Action, Context, Identity, Message, NodeId, Notice, Peer, Rule, View,
+    Action, Context, Identity, Message, NodeEnd, NodeId, Notice, Peer, Rule, View,
     expiry::{Expiry, ran_out},
     membership::{Absence, Membership},
 };
@@ -292,7 +292,7 @@ impl Roots {
         self.tell_end(cx, code);
         // After the words to the others, and before the end: this node goes with either.
         cx.actions.push_back(Action::Tell(Notice::Failed(text)));
-        cx.actions.push_back(Action::End(code));
+        cx.actions.push_back(Action::End(NodeEnd::Main(code)));
     }
 
     /// What stands in the store is in the table, or will not come: `main` begins.
@@ -579,7 +579,7 @@ impl Roots {
                         code: 1,
                     });
                     cx.actions.push_back(Action::Tell(Notice::Failed(text)));
-                    cx.actions.push_back(Action::End(1));
+                    cx.actions.push_back(Action::End(NodeEnd::Lost));
                 }
             }
         }
@@ -817,7 +817,7 @@ impl Roots {
                 return false;
             }
             self.tell_end(cx, code);
-            cx.actions.push_back(Action::End(code));
+            cx.actions.push_back(Action::End(NodeEnd::Main(code)));
         }
         true
     }
@@ -829,8 +829,7 @@ impl Roots {
         to_others(cx, &Message::Ended { term, master, code });
     }
 
-    /// Takes in that the pool is over, from its master or from a node that has heard it from there. (The code
-    /// is for the caller of the program there; here all went well.)
+    /// Takes in that the pool is over, from its master or from a node that has heard it from there.
     pub(crate) fn ended(
         &mut self,
         cx: &mut Context<'_>,
@@ -856,7 +855,7 @@ impl Roots {
                 let told = Message::Ended { term, master, code };
                 cx.actions.push_back(Action::Send(peer, told));
             }
-            cx.actions.push_back(Action::End(0));
+            cx.actions.push_back(Action::End(NodeEnd::Pool(code)));
         }
     }
 }
