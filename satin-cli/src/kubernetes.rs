@@ -1,11 +1,12 @@
 //! A pool on Kubernetes: the objects that `kubectl apply` wants.
 //!
-//! * A Job of one pod, which founds the pool and runs `main`: its end and its exit code are those of the run.
-//! * A StatefulSet of the other nodes, which only join: they look for the Job's pod alone, and a node that is not on its own
-//!   list founds nothing. So a worker that is started anew when the run is over does not begin it again. Autoscalers change
-//!   the number of its replicas.
-//! * Two headless Services, which are names for these addresses: one for the Job's pod, and one for all. The Job's pod looks
-//!   for all: one that takes the place of another finds the pool, where a worker runs `main` meanwhile.
+//! * An Indexed Job whose pods are the nodes. Each pod ends with the exit code of the run (`SATIN_EXIT=run`), so the Job is
+//!   complete once any of them says that the run has ended well, and has failed once one says that it has not; then
+//!   Kubernetes ends the others. A pod that ends before the run is replaced. The pod with the index 0 founds the pool.
+//! * A Deployment of further nodes, none at first. Autoscalers change the number of its replicas, which they cannot do with
+//!   a Job. Its pods look for the Job's pods alone, and a node that is not on its own list founds nothing: Kubernetes starts
+//!   them again when the run is over, and they must not begin it again.
+//! * Two headless Services, which are names for these addresses: one for the Job's pods, and one for all.
 //! * A Secret with the credential.
 //!
 //! Nothing here speaks to a cluster.
@@ -28,11 +29,16 @@ const CREDENTIAL_DIR: &str = "/etc/satin";
 /// hangs keeps its machine.
 const MARGIN_S: u32 = 10;
 
-/// The longest name: StatefulSets put a hash behind theirs into a label of 63 letters.
+/// The longest name. Pods of an Indexed Job have it in a label of 63 letters, with their index; Deployments put hashes behind theirs.
 const NAME_MAX: usize = 40;
 
-/// Exit codes of a node that was killed or asked to leave, and did not end the run: the Job's pod is replaced then.
-const NOT_AN_END: [i32; 2] = [137, 143];
+/// Exit codes of a pod that are not the run's: the node has ended before the run (143), or a signal has ended the process, in which
+/// case others repair what it did. The pod is replaced.
+const NOT_AN_END: [i32; 7] = [132, 134, 135, 136, 137, 139, 143];
+
+/// Pods that may be lost for each node, beside those that Kubernetes itself takes away, before the Job fails. Too small: a long run on
+/// machines that come and go fails. Too large: a program that crashes at its start does so for hours.
+const LOSSES_PER_NODE: u32 = 20;
 
 /// The group that may read the credential, whatever user an image runs as. Any number does that no user of the image has by accident.
 const GROUP: u32 = 65_532;
@@ -71,7 +77,9 @@ pub struct KubernetesPool {
 /// The two kinds of nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PodRole {
+    /// Of the Job.
     Main,
+    /// Of the Deployment.
     Worker,
 }
 
@@ -142,20 +150,17 @@ impl KubernetesPool {
     /// If a value is none that Kubernetes takes.
     pub fn objects(&self) -> Result<Vec<Value>> {
         self.check()?;
-        let mut objects = vec![
+        Ok(vec![
             self.secret(),
             self.service(&self.name, json!({}), "the addresses of all nodes"),
             self.service(
                 &self.main_service(),
                 json!({ "app.kubernetes.io/component": PodRole::Main.name() }),
-                "the address of the node that founds the pool",
+                "the addresses of the Job's nodes",
             ),
             self.job(),
-        ];
-        if self.nodes > 1 {
-            objects.push(self.stateful_set());
-        }
-        Ok(objects)
+            self.deployment(),
+        ])
     }
 
     /// The objects as a text for `kubectl apply -f -`.
@@ -165,9 +170,9 @@ impl KubernetesPool {
     pub fn yaml(&self) -> Result<String> {
         let name = &self.name;
         let mut text = format!(
-            "# A pool of {} nodes. The Secret holds the pool's credential: keep this file like a password.\n\
+            "# A pool of {} nodes, for Kubernetes 1.31 or later. The Secret holds the pool's credential: keep this file like a password.\n\
              #   kubectl apply -f FILE\n\
-             #   kubectl logs -f job/{name}\n\
+             #   kubectl logs -f --tail=-1 -l app.kubernetes.io/instance={name},batch.kubernetes.io/job-completion-index=0\n\
              #   kubectl wait --for=condition=complete --timeout=-1s job/{name}\n\
              #   kubectl delete -f FILE\n",
             self.nodes
@@ -263,7 +268,12 @@ impl KubernetesPool {
             "kind": "Job",
             "metadata": self.metadata(&self.name),
             "spec": {
-                "backoffLimit": 6,
+                "completionMode": "Indexed",
+                "completions": self.nodes,
+                "parallelism": self.nodes,
+                "backoffLimit": self.nodes.saturating_mul(LOSSES_PER_NODE),
+                // Any pod knows how the run has ended, wherever `main` was.
+                "successPolicy": { "rules": [{ "succeededCount": 1 }] },
                 // The program has ended with an error of its own: another start would end in the same way.
                 "podFailurePolicy": { "rules": [
                     {
@@ -284,17 +294,14 @@ impl KubernetesPool {
         })
     }
 
-    fn stateful_set(&self) -> Value {
+    fn deployment(&self) -> Value {
         let role = json!({ "app.kubernetes.io/component": PodRole::Worker.name() });
         json!({
             "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
+            "kind": "Deployment",
             "metadata": self.metadata(&format!("{}-worker", self.name)),
             "spec": {
-                "replicas": self.nodes - 1,
-                "serviceName": self.name,
-                // No node waits for another.
-                "podManagementPolicy": "Parallel",
+                "replicas": 0,
                 "selector": { "matchLabels": self.labels(&role) },
                 "template": self.pod(PodRole::Worker),
             },
@@ -328,9 +335,6 @@ impl KubernetesPool {
             },
         });
         if role == PodRole::Main {
-            // Its end is the end of the Job, so it is moved as a last resort only.
-            let stays = json!({ "annotations": { "cluster-autoscaler.kubernetes.io/safe-to-evict": "false" } });
-            merge(&mut pod["metadata"], &stays);
             merge(&mut pod["spec"], &json!({ "restartPolicy": "Never" }));
         }
         pod
@@ -393,6 +397,7 @@ impl KubernetesPool {
         set("SATIN_POOL", self.name.clone());
         set("SATIN_CREDENTIAL", format!("{CREDENTIAL_DIR}/pool.pem"));
         set("SATIN_GRACE", self.grace_s.to_string());
+        set("SATIN_EXIT", "run".into());
         set("SATIN_DASHBOARD", format!("0.0.0.0:{DASHBOARD_PORT}"));
         if let Some(site) = &self.site {
             set("SATIN_SITE", site.clone());

@@ -133,7 +133,7 @@ fn what_autoscalers_change_is_what_satin_k8s_makes() {
     let made = satin_k8s(&["--nodes=2"]);
     for name in ["kubernetes/hpa.yaml", "kubernetes/keda-scaled-object.yaml"] {
         let target = &yaml(name)["spec"]["scaleTargetRef"];
-        assert_eq!(target["kind"], "StatefulSet");
+        assert_eq!(target["kind"], "Deployment");
         let name = target["name"].as_str().expect("a name");
         assert!(made.contains(&format!("name: {name}\n")), "{name}");
     }

@@ -8,10 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{
-    apps::v1::StatefulSet,
-    batch::v1::Job,
-    core::v1::{Secret, Service},
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        batch::v1::Job,
+        core::v1::{Container, PodTemplateSpec, Secret, Service},
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -96,7 +99,7 @@ fn every_object_is_of_its_published_schema() {
                 "Secret" => checked::<Secret>(object),
                 "Service" => checked::<Service>(object),
                 "Job" => checked::<Job>(object),
-                "StatefulSet" => checked::<StatefulSet>(object),
+                "Deployment" => checked::<Deployment>(object),
                 other => panic!("an object of the kind {other}"),
             }
         }
@@ -136,12 +139,12 @@ fn text_stays_text() {
 }
 
 #[test]
-fn workers_look_for_the_node_of_the_job_alone_and_it_for_all() {
+fn nodes_of_the_job_look_for_all_and_further_nodes_for_those_of_the_job() {
     let objects = objects(&["--name=fib"]);
-    let (job, workers) = (of_kind(&objects, "Job"), of_kind(&objects, "StatefulSet"));
+    let (job, workers) = (of_kind(&objects, "Job"), of_kind(&objects, "Deployment"));
     assert_eq!(variable(job, "SATIN_JOIN"), "dns:fib:7777");
     assert_eq!(variable(workers, "SATIN_JOIN"), "dns:fib-main:7777");
-    assert_eq!(workers["spec"]["replicas"], 7);
+    assert_eq!(workers["spec"]["replicas"], 0);
     // A Service is for the pods that have all of its labels.
     let selects = |service: &Value, object: &Value| {
         let selector = service["spec"]["selector"].as_object().expect("labels");
@@ -160,9 +163,99 @@ fn workers_look_for_the_node_of_the_job_alone_and_it_for_all() {
     }
 }
 
+/// What Kubernetes does with a Job when a pod of it ends with an exit code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    Complete,
+    Failed,
+    Replaced,
+}
+
+fn then(job: &Job, code: i32) -> Then {
+    let spec = job.spec.as_ref().expect("a spec");
+    if code == 0 {
+        let rules = &spec.success_policy.as_ref().expect("a policy").rules;
+        let any = |count| count == Some(1);
+        let is_enough = rules
+            .iter()
+            .any(|rule| any(rule.succeeded_count) && rule.succeeded_indexes.is_none());
+        return if is_enough {
+            Then::Complete
+        } else {
+            Then::Replaced
+        };
+    }
+    let rules = &spec.pod_failure_policy.as_ref().expect("a policy").rules;
+    for rule in rules {
+        let Some(codes) = &rule.on_exit_codes else {
+            continue;
+        };
+        let is_listed = codes.values.contains(&code);
+        if is_listed == (codes.operator == "In") {
+            assert_eq!(rule.action, "FailJob");
+            return Then::Failed;
+        }
+    }
+    Then::Replaced
+}
+
+#[test]
+fn the_job_ends_as_the_run_does_and_whoever_ends_before_is_replaced() {
+    let objects = objects(&["--nodes=8"]);
+    let job = of_kind(&objects, "Job");
+    assert_eq!(variable(job, "SATIN_EXIT"), "run");
+    let job: Job = serde_json::from_value(job.clone()).expect("a job");
+    let spec = job.spec.as_ref().expect("a spec");
+    // Only Indexed Jobs may have a policy of success.
+    assert_eq!(spec.completion_mode.as_deref(), Some("Indexed"));
+    assert_eq!((spec.completions, spec.parallelism), (Some(8), Some(8)));
+    // A policy of failures is for pods that Kubernetes does not start again in their place.
+    let pod = spec.template.spec.as_ref().expect("a spec");
+    assert_eq!(pod.restart_policy.as_deref(), Some("Never"));
+    assert_eq!(then(&job, 0), Then::Complete);
+    // An error of the program, nonsense, a panic, the end of the time.
+    for code in [1, 2, 7, 101, 124] {
+        assert_eq!(then(&job, code), Then::Failed, "{code}");
+    }
+    // An abort, a kill, a fault, and a node that was asked to leave.
+    for code in [134, 137, 139, 143] {
+        assert_eq!(then(&job, code), Then::Replaced, "{code}");
+    }
+}
+
+#[test]
+fn probes_ask_ports_of_their_own_container() {
+    let objects = objects(&["--liveness"]);
+    for kind in ["Job", "Deployment"] {
+        let template = of_kind(&objects, kind)["spec"]["template"].clone();
+        let template: PodTemplateSpec = serde_json::from_value(template).expect("a template");
+        for container in &template.spec.expect("a spec").containers {
+            let Container {
+                ports,
+                readiness_probe,
+                liveness_probe,
+                ..
+            } = container;
+            for probe in [readiness_probe, liveness_probe] {
+                let asked = probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+                let port = &asked.expect("asks by HTTP").port;
+                let is_it = |name: Option<&str>, number: i32| match port {
+                    IntOrString::Int(port) => *port == number,
+                    IntOrString::String(port) => name == Some(port),
+                };
+                let mut ports = ports.iter().flatten();
+                assert!(
+                    ports.any(|port| is_it(port.name.as_deref(), port.container_port)),
+                    "{kind}: {port:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_pod_has_more_time_to_leave_than_its_node() {
-    for object in ["Job", "StatefulSet"] {
+    for object in ["Job", "Deployment"] {
         let objects = objects(&["--grace=60"]);
         let object = of_kind(&objects, object);
         assert_eq!(variable(object, "SATIN_GRACE"), "60");
@@ -190,12 +283,6 @@ fn each_pool_has_a_credential_of_its_own() {
     satin_runtime::net::Credential::write_new(&file).expect("written");
     let given = credential(&["--credential", file.to_str().expect("text")]);
     assert_eq!(given, std::fs::read_to_string(&file).expect("readable"));
-}
-
-#[test]
-fn one_node_needs_no_workers() {
-    let objects = objects(&["--nodes=1"]);
-    assert!(objects.iter().all(|object| object["kind"] != "StatefulSet"));
 }
 
 #[test]
@@ -254,7 +341,7 @@ fn the_examples_of_satin_k8s_work() {
 
 // ----------------------------------------------------------------------------------------------------------- as pods
 
-/// Two machines as two pods, whose names are those of the Services: the Job's pod is on the first.
+/// Two machines as two pods, whose names are those of the Services.
 struct Pods {
     machines: TwoMachines,
     objects: Vec<Value>,
@@ -271,8 +358,10 @@ impl Pods {
             println!("skipped: {test}: needs root and iproute2 for network namespaces");
             return None;
         };
-        let [job, worker] = ADDRESSES;
-        machines.set_names(&format!("{job} fib-main\n{job} fib\n{worker} fib\n"));
+        // All pods are on the list of a pod of the Job, also of one that has no address yet that the name server knows.
+        let [first, second] = ADDRESSES;
+        let names = ["fib-main", "fib"].map(|name| format!("{first} {name}\n{second} {name}\n"));
+        machines.set_names(&names.concat());
         let pods = Pods {
             machines,
             objects: objects(&["--name=fib", "--nodes=2"]),
@@ -287,13 +376,12 @@ impl Pods {
         self.scratch.path().join(name)
     }
 
-    /// Starts the container of an object, with the variables that are printed; the mounted credential is elsewhere.
-    fn start(&self, kind: &str, name: &str) -> Pod {
-        let object = of_kind(&self.objects, kind);
-        let machine = usize::from(kind != "Job");
+    /// Starts a pod of the Job, on the machine of its index, with the variables that are printed; the mounted credential is elsewhere.
+    fn start(&self, index: usize, name: &str, program: &str, arguments: &[&str]) -> Pod {
+        let object = of_kind(&self.objects, "Job");
         let env = &object["spec"]["template"]["spec"]["containers"][0]["env"];
-        let mut command = self.machines.at(machine, &example("knary"));
-        command.args(["3", "6", "100000", "--sleep"]);
+        let mut command = self.machines.at(index, &example(program));
+        command.args(arguments);
         for row in env.as_array().expect("variables") {
             if let (Some(name), Some(value)) = (row["name"].as_str(), row["value"].as_str()) {
                 command.env(name, value);
@@ -301,6 +389,8 @@ impl Pods {
         }
         let log = || fs::File::create(self.file(name)).expect("made");
         command
+            // Kubernetes sets it in each pod of an Indexed Job.
+            .env("JOB_COMPLETION_INDEX", index.to_string())
             .env("SATIN_NAME", name)
             .env("SATIN_CREDENTIAL", self.file("pool.pem"))
             .env("SATIN_EVENTS", self.file("events"))
@@ -310,6 +400,11 @@ impl Pods {
             .stdout(log())
             .stderr(log());
         Pod(command.spawn().expect("it starts"))
+    }
+
+    /// One that computes for some seconds, and ends well.
+    fn start_long(&self, index: usize, name: &str) -> Pod {
+        self.start(index, name, "knary", &["3", "6", "150000", "--sleep"])
     }
 
     fn text(&self, name: &str) -> String {
@@ -363,45 +458,43 @@ impl Drop for Pod {
     }
 }
 
-/// The worker is there first and founds nothing; it takes over when the Job's pod dies; the Job's next pod joins it; and a worker that is started
-/// anew when all is over does not begin again.
+impl Pod {
+    /// As Kubernetes does before it takes a pod away.
+    fn ask_to_leave(&self) {
+        let pid = self.0.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+}
+
+/// The second pod is there first, and founds nothing; it takes over when the first dies, and the next with that index joins it; when that has become
+/// master and is asked to leave it is to be replaced, as the run goes on; and all who see the end of the run end as it does.
 #[test]
-fn pods_make_one_pool_whatever_dies() {
-    let Some(pods) = Pods::new("pods_make_one_pool_whatever_dies") else {
+fn pods_make_one_pool_whatever_dies_and_end_as_the_run_does() {
+    let Some(pods) = Pods::new("pods_make_one_pool_whatever_dies_and_end_as_the_run_does") else {
         return;
     };
-    let waits = |name: &str| {
-        pods.wait_until("a warning", || pods.text(name).contains("keeps trying"));
-        let masters = pods.text("events").matches("\"event\":\"master\"").count();
-        let is_master = pods
-            .text("events")
-            .lines()
-            .any(|line| line.contains("\"master\"") && line.contains(name));
-        assert!(!is_master, "{masters} masters: {}", pods.text("events"));
-    };
-    let mut worker = pods.start("StatefulSet", "fib-worker-0");
-    waits("fib-worker-0");
-    let first = pods.start("Job", "fib-job-1");
-    pods.wait_for("master", "fib-job-1");
-    pods.wait_for("joined", "fib-worker-0");
-    pods.wait_for("root_started", "fib-job-1");
+    let mut second = pods.start_long(1, "fib-1-a");
+    // Longer than a node waits for another that goes before it on the list.
+    pods.wait_until("a warning", || {
+        pods.text("fib-1-a").contains("keeps trying")
+    });
+    assert!(!pods.text("events").contains("\"event\":\"master\""));
+    let first = pods.start_long(0, "fib-0-a");
+    pods.wait_for("master", "fib-0-a");
+    pods.wait_for("joined", "fib-1-a");
+    pods.wait_for("root_started", "fib-0-a");
     drop(first);
-    pods.wait_for("master", "fib-worker-0");
-    let mut second = pods.start("Job", "fib-job-2");
-    pods.wait_for("joined", "fib-job-2");
-    assert_eq!(
-        pods.code(&mut worker),
-        Some(0),
-        "{}",
-        pods.text("fib-worker-0")
-    );
-    assert_eq!(
-        pods.code(&mut second),
-        Some(0),
-        "{}",
-        pods.text("fib-job-2")
-    );
-    assert!(pods.text("fib-worker-0").contains("= 216 leaves"));
-    let _again = pods.start("StatefulSet", "fib-worker-again");
-    waits("fib-worker-again");
+    pods.wait_for("master", "fib-1-a");
+    let mut next = pods.start_long(0, "fib-0-b");
+    pods.wait_for("joined", "fib-0-b");
+    second.ask_to_leave();
+    let code = pods.code(&mut second);
+    assert_eq!(code, Some(143), "{}", pods.text("fib-1-a"));
+    pods.wait_for("master", "fib-0-b");
+    let mut last = pods.start_long(1, "fib-1-b");
+    for (pod, name) in [(&mut next, "fib-0-b"), (&mut last, "fib-1-b")] {
+        assert_eq!(pods.code(pod), Some(0), "{}", pods.text(name));
+    }
+    assert!(pods.text("fib-0-b").contains("= 216 leaves"));
 }

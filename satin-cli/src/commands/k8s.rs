@@ -8,10 +8,11 @@ use satin_runtime::net::Credential;
 #[derive(clap::Args)]
 #[command(override_usage = "satin k8s --image IMAGE --nodes N [OPTIONS] [-- ARGS]...")]
 #[command(after_help = "\
-A Job runs `main`: its log and its exit code are those of the run. A StatefulSet
-has the other nodes; `kubectl scale` changes their number while the pool works.
-Pods that are asked to leave hand over their jobs. The entry point of the image
-is the program. Nothing is sent to a cluster by this command.
+The nodes are the pods of a Job, which is complete when the run has ended well,
+and has failed when the run has. A Deployment adds nodes while the pool works:
+`kubectl scale` changes their number, which is 0 at first. Pods that are asked
+to leave hand over their jobs. The entry point of the image is the program.
+Nothing is sent to a cluster by this command.
 
 What is printed holds the pool's credential: keep it like a password.
 

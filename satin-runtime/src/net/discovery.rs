@@ -5,7 +5,8 @@
 //!
 //! **Founding a pool.** All nodes see the addresses in the same order. A node that is on the list may found the
 //! pool, if no node on the list is in a pool and no node before it lives; a node that is not on the list only joins. So
-//! [`Candidates::join`] holds this node's own address too, in its place.
+//! [`Candidates::join`] holds this node's own address too, in its place. Of the pods of an Indexed Job of Kubernetes that join by a
+//! name only the first may found the pool.
 
 use std::{
     collections::BTreeSet,
@@ -107,7 +108,21 @@ pub fn addresses(
         })?,
         Some(join) => resolve(join, listening)?,
     };
-    Ok(candidates(found, listening, me))
+    let mut candidates = candidates(found, listening, me);
+    if let Some(Join::Dns(..)) = join {
+        let index = std::env::var(JOB_INDEX).ok();
+        candidates.may_found &= is_first_of_job(index.as_deref());
+    }
+    Ok(candidates)
+}
+
+/// The variable in which Kubernetes tells a pod of an Indexed Job its place among the others.
+const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
+
+/// False for a pod of an Indexed Job of Kubernetes that is not the first. Pods that start at the same moment see each other in the name
+/// one after the other, so two of them could found a pool each.
+fn is_first_of_job(index: Option<&str>) -> bool {
+    index.is_none_or(|index| index == "0")
 }
 
 /// Addresses of a pool, for a caller that is no part of it.
@@ -529,6 +544,18 @@ mod tests {
     fn who_has_no_one_to_join_founds() {
         let found = addresses(None, local(5), local(5)).expect("nothing to look up");
         assert_eq!((found.join, found.may_found), (vec![], true));
+    }
+
+    #[test]
+    fn of_an_indexed_job_only_the_first_pod_may_found() {
+        for (index, may) in [
+            (None, true),
+            (Some("0"), true),
+            (Some("1"), false),
+            (Some("10"), false),
+        ] {
+            assert_eq!(is_first_of_job(index), may, "{index:?}");
+        }
     }
 
     #[test]
