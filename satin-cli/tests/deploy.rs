@@ -8,8 +8,14 @@ use std::{
     process::Command,
 };
 
-use k8s_openapi::api::{
-    autoscaling::v2::HorizontalPodAutoscaler, batch::v1::Job, core::v1::ConfigMap,
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        autoscaling::v2::HorizontalPodAutoscaler,
+        batch::v1::Job,
+        core::v1::{ConfigMap, Container},
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
 };
 use satin_runtime::net::DrainWhen;
 use serde::{Serialize, de::DeserializeOwned};
@@ -137,6 +143,99 @@ fn what_autoscalers_change_is_what_satin_k8s_makes() {
         let name = target["name"].as_str().expect("a name");
         assert!(made.contains(&format!("name: {name}\n")), "{name}");
     }
+}
+
+/// The named ports of a container.
+fn ports(container: &Container) -> BTreeMap<&str, i32> {
+    let ports = container.ports.iter().flatten();
+    ports
+        .filter_map(|port| Some((port.name.as_deref()?, port.container_port)))
+        .collect()
+}
+
+#[test]
+fn the_files_for_autoscaling_go_together() {
+    if Command::new("kubectl")
+        .arg("version")
+        .arg("--client")
+        .output()
+        .is_err()
+    {
+        println!("skipped: the_files_for_autoscaling_go_together: there is no kubectl");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    for file in fs::read_dir(deploy("kubernetes")).expect("files") {
+        let file = file.expect("a file");
+        fs::copy(file.path(), dir.path().join(file.file_name())).expect("copied");
+    }
+    let pool = satin_k8s(&["--nodes=1", "--liveness"]);
+    fs::write(dir.path().join("pool.yaml"), pool).expect("written");
+    let output = Command::new("kubectl")
+        .arg("kustomize")
+        .arg(dir.path())
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let all = String::from_utf8(output.stdout).expect("text");
+    let objects: Vec<Value> = (all.split("\n---\n"))
+        .map(|text| serde_saphyr::from_str(text).expect("YAML"))
+        .collect();
+    let of_kind = |kind: &str| {
+        let found = objects.iter().find(|object| object["kind"] == kind);
+        found.unwrap_or_else(|| panic!("there is no {kind}"))
+    };
+    let deployment: Deployment =
+        serde_json::from_value(of_kind("Deployment").clone()).expect("of that kind");
+    let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    assert_eq!(
+        replicas,
+        Some(1),
+        "autoscalers leave alone what has no pods"
+    );
+    let job: Job = serde_json::from_value(of_kind("Job").clone()).expect("of that kind");
+    let pod = job.spec.expect("a spec").template.spec.expect("a spec");
+    let node = &pod.containers[0];
+    let sidecars = pod.init_containers.expect("a sidecar");
+    let of_node = ports(node);
+    let listens = ports(&sidecars[0])["metrics"];
+    assert_eq!(pod.containers.len(), 1);
+    for probe in [&node.readiness_probe, &node.liveness_probe] {
+        let asked = probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+        let port = match &asked.expect("asks by HTTP").port {
+            IntOrString::Int(port) => *port,
+            // Kubernetes looks the name up among the ports of the same container.
+            IntOrString::String(name) => of_node[name.as_str()],
+        };
+        // The dashboard itself listens on the loopback interface only, where no probe comes.
+        assert_eq!(port, listens);
+    }
+    let settings = of_kind("ConfigMap")["data"]["default.conf"].as_str();
+    let settings = settings.expect("the configuration of nginx");
+    assert!(
+        settings.contains(&format!("listen {listens};")),
+        "{settings}"
+    );
+    let variables = node.env.iter().flatten();
+    let dashboard: Vec<&str> = variables
+        .filter(|row| row.name == "SATIN_DASHBOARD")
+        .filter_map(|row| row.value.as_deref())
+        .collect();
+    let [dashboard] = dashboard[..] else {
+        panic!("{dashboard:?}");
+    };
+    let (host, port) = dashboard.split_once(':').expect("an address");
+    assert_eq!(host, "127.0.0.1");
+    for path in ["/metrics", "/healthz"] {
+        let passes = format!("location = {path} {{ proxy_pass http://localhost:{port};");
+        assert!(settings.contains(&passes), "{settings}");
+    }
+    // One pod of the Job is scraped: each has the figures of the whole pool.
+    let monitor = &of_kind("PodMonitor")["spec"];
+    assert_eq!(monitor["podMetricsEndpoints"][0]["port"], "metrics");
+    let labels = &monitor["selector"]["matchLabels"];
+    assert_eq!(labels["batch.kubernetes.io/job-completion-index"], "0");
 }
 
 #[test]
