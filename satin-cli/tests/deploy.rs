@@ -312,3 +312,29 @@ fn the_image_is_built_with_a_rust_that_is_new_enough() {
     let version = version.expect("a version").trim_end_matches('"');
     assert!(text("docker/Dockerfile").contains(&format!("ARG RUST={version}\n")));
 }
+
+/// A program that has Satin beside it, as the README says, finds it beside it in the image too.
+#[test]
+fn the_image_has_satin_where_programs_look_for_it() {
+    let readme = fs::read_to_string(deploy("../README.md")).expect("readable");
+    let (_, after) = readme
+        .split_once("satin = { path = \"")
+        .expect("a dependency");
+    let (path, _) = after.split_once('"').expect("a path");
+    let dockerfile = text("docker/Dockerfile");
+    assert!(dockerfile.contains(&format!("--build-context satin={path} ")));
+    let (_, build) = dockerfile.split_once(" AS build\n").expect("a stage");
+    let word = |key: &str| {
+        let line = build.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap_or_else(|| panic!("{key} is missing"))
+    };
+    let program = Path::new(word("WORKDIR "));
+    let satin = Path::new(word("COPY --from=satin . "));
+    let from_program = program.parent().expect("a directory");
+    assert_eq!(from_program.join(path.trim_start_matches("../")), satin);
+    assert_eq!(word("COPY . "), ".");
+    assert!(build.contains(&format!("target={}/target ", program.display())));
+    // Without the build of Satin on the machine that builds.
+    let ignored = fs::read_to_string(deploy("../.dockerignore")).expect("readable");
+    assert!(ignored.lines().any(|line| line == "target"));
+}
