@@ -19,7 +19,7 @@ use super::{
     numbers,
     occupation::{Activity, during},
     room,
-    size::Sizer,
+    size::{Size, Sizer},
 };
 
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
@@ -285,9 +285,9 @@ pub fn write<T: Serialize + ?Sized>(
     })
 }
 
-/// The bytes that a value takes, about, without writing it: at most so many of its parts are looked at, and of long sequences a
-/// few. `None` if there are more, or they cannot be written, or a shared value has no name yet.
-pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<u64> {
+/// The size of a value, about, without writing it: at most so many of its parts are looked at, and of long sequences a
+/// few. `None` if they cannot be written, or a shared value has no name yet.
+pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<Size> {
     let outer = NAMED.replace(Some(0));
     let outer_measuring = MEASURING.replace(true);
     let outer_elsewhere = ELSEWHERE.replace(0);
@@ -296,7 +296,9 @@ pub fn measure<T: Serialize + ?Sized>(value: &T, steps: u32) -> Option<u64> {
     NAMED.set(outer);
     MEASURING.set(outer_measuring);
     let elsewhere = ELSEWHERE.replace(outer_elsewhere);
-    Some(size.ok()?.ok()?.saturating_add(elsewhere))
+    let mut size = size.ok()?.ok()?;
+    size.bytes = size.bytes.saturating_add(elsewhere);
+    Some(size)
 }
 
 fn write_with<T: Serialize + ?Sized, F: ser_flavors::Flavor>(

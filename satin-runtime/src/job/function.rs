@@ -17,7 +17,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    Answer, Fingerprint, HeldValue, Kept, ValueName, ValueSize,
+    Answer, Fingerprint, HeldValue, JobSample, JobShape, Kept, Size, ValueName, ValueSize,
     codec::{self, CodecError, Effort},
     kinds::{Carried, CarriedRef, Kinds, Travels},
     loans, needs,
@@ -177,7 +177,7 @@ pub struct VTable {
     pub info: Info,
     pub(crate) run: unsafe fn(&Slot, Cx, &mut Sieve<'_>) -> SlotState,
     pub(crate) export: unsafe fn(&Slot, Effort) -> Result<Packed, CodecError>,
-    pub(crate) measure: unsafe fn(&Slot) -> Option<u64>,
+    pub(crate) measure: unsafe fn(&Slot) -> Option<Size>,
     /// What the job borrows and is not in this process.
     pub(crate) absent: unsafe fn(&Slot) -> BTreeSet<ValueName>,
     pub(crate) run_bytes: RunBytes,
@@ -253,6 +253,10 @@ pub(crate) struct Sieve<'w> {
     grain: Duration,
     /// Results that mention shared values are kept too.
     values: bool,
+    /// What is remembered of the size of its arguments.
+    known: Option<Size>,
+    /// The size of its arguments, and the time that measuring took, if they are not small.
+    pub(crate) measured: Option<(Size, Duration)>,
     /// Bytes of the arguments that are borrowed by name.
     pub(crate) lent: u64,
     /// What the results stand for that the worker has kept.
@@ -263,8 +267,8 @@ pub(crate) struct Sieve<'w> {
     pub(crate) took: Duration,
     /// The time that hashing its arguments and writing its result took, as far as that is worth a look at the clock.
     pub(crate) cost: Duration,
-    /// Bytes of its arguments, and of what it gives back, about; `None` if they were not measured.
-    pub(crate) bytes: Option<(u64, u64)>,
+    /// The size of its arguments, and bytes of what it gives back, about; `None` if they were not measured.
+    pub(crate) sizes: Option<(Size, u64)>,
     /// The fate of its result.
     pub(crate) caught: Caught,
 }
@@ -339,10 +343,12 @@ impl<'w> Sieve<'w> {
             most_hashed: most_kept(before),
             grain,
             values: false,
+            known: None,
+            measured: None,
             lent: 0,
             took: Duration::ZERO,
             cost: Duration::ZERO,
-            bytes: None,
+            sizes: None,
             caught: Caught::Nothing,
         }
     }
@@ -350,6 +356,11 @@ impl<'w> Sieve<'w> {
     /// Keeps results that mention shared values too, or not.
     pub(crate) fn with_values(self, values: bool) -> Self {
         Sieve { values, ..self }
+    }
+
+    /// Walks no arguments that are known to be larger than what may be hashed.
+    pub(crate) fn with_known(self, known: Option<Size>) -> Self {
+        Sieve { known, ..self }
     }
 
     /// Keeps nothing.
@@ -364,7 +375,17 @@ impl<'w> Sieve<'w> {
         sent: &<F::Kinds as Kinds>::Sent<'_>,
         effort: fn(usize) -> Effort,
     ) -> CallSeen {
-        let (seen, lent) = loans::gather(|| CallSeen::of::<F>(sent, self.most_hashed, effort));
+        let look = || CallSeen::of::<F>(sent, self.most_hashed, effort, self.known);
+        let (seen, lent) = loans::gather(look);
+        if let CallSeen::Large {
+            size: Some(size),
+            cost,
+            ..
+        } = seen
+            && !cost.is_zero()
+        {
+            self.measured = Some((size, cost));
+        }
         self.lent = lent.iter().map(|value| value.bytes).sum();
         seen
     }
@@ -420,11 +441,15 @@ impl<'w> Sieve<'w> {
             CallSeen::Large { .. } => return Caught::Nothing,
         };
         let most = most_kept(self.took);
+        let answer = (CarriedRef(out), F::Kinds::seen(held));
+        // Whoever wants all results wants those too that are made again as quickly.
+        if !self.grain.is_zero() && !is_quick_to_keep(&answer, self.took) {
+            return Caught::TooLarge;
+        }
         let effort = match self.values {
             true => Effort::keeping(most),
             false => Effort::up_to(most),
         };
-        let answer = (CarriedRef(out), F::Kinds::seen(held));
         let (bytes, values) = needs::look(|| codec::write(WRITING_RESULT, &answer, effort));
         match bytes {
             // The values may be gone with this node, and then nobody could read the result.
@@ -439,6 +464,20 @@ impl<'w> Sieve<'w> {
 /// The number of bytes that are worth keeping of a job that took, or probably takes, that time.
 pub(crate) fn most_kept(took: Duration) -> usize {
     ((took.as_secs_f64() * KEPT_PER_SECOND) as usize).clamp(LEAST_KEPT, MOST_KEPT)
+}
+
+/// Parts of a result that may be written for each second that its job took: about a hundredth of that time. Too small: results of
+/// many parts are lost. Too large: a result is written that would be made again as quickly.
+const PARTS_PER_SECOND: f64 = 5e5;
+
+/// A result of so many parts may be kept of every job. Too small: results of short jobs are lost. Too large: see
+/// [`PARTS_PER_SECOND`].
+const LEAST_PARTS: u32 = 1 << 12;
+
+/// Is the result of a job that took so long written in next to none of that time?
+fn is_quick_to_keep<T: Serialize>(answer: &T, took: Duration) -> bool {
+    let most = LEAST_PARTS.max((took.as_secs_f64() * PARTS_PER_SECOND) as u32);
+    codec::measure(answer, most).is_none_or(|size| !size.is_more && size.parts <= u64::from(most))
 }
 
 /// Runs the job in the slot, which the caller has taken, and leaves result or payload there. A result that is kept is in the
@@ -476,9 +515,9 @@ pub(crate) unsafe fn run_with<F: Function>(
         {
             let back = || codec::measure(&(CarriedRef(out), F::Kinds::seen(&held)), FEW_PARTS);
             if sieve.took >= TELLING {
-                sieve.bytes = seen
-                    .bytes(sieve.lent)
-                    .and_then(|bytes| Some((bytes, back()?)));
+                sieve.sizes = seen
+                    .size(sieve.lent)
+                    .and_then(|size| Some((size, back()?.bytes)));
             }
             sieve.caught = sieve.catch::<F>(seen, out, &held);
             sieve.cost += ended.elapsed();
@@ -516,22 +555,22 @@ pub(crate) fn export_sent<F: Function>(
     pack(WRITING_ARGUMENTS, sent, effort)
 }
 
-/// The parts of arguments that are looked at before a job leaves. Too small: jobs with trees of boxes leave unmeasured. Too
-/// large: measuring takes as long as writing.
-const PARTS: u32 = 1 << 20;
+/// The parts of a value that are looked at to find out its size. Too small: of trees of boxes only a lower bound is known that says
+/// little. Too large: measuring takes longer than the answer is worth. (Measured: a part takes 5 to 10 ns.)
+const PARTS: u32 = 1 << 14;
 
 /// The same of a job that only may be of interest.
 const FEW_PARTS: u32 = 2000;
 
-/// The bytes of the arguments, about; `None` if that is not easily said.
-unsafe fn measure<F: Function>(slot: &Slot) -> Option<u64> {
+/// The size of the arguments, about; `None` if that is not easily said.
+unsafe fn measure<F: Function>(slot: &Slot) -> Option<Size> {
     // SAFETY: as for `export`.
     let args = unsafe { slot.peek::<Args<'_, F>>() };
     measure_sent::<F>(&F::Kinds::sent(args))
 }
 
-/// The bytes of these arguments, about; `None` if that is not easily said.
-pub(crate) fn measure_sent<F: Function>(sent: &<F::Kinds as Kinds>::Sent<'_>) -> Option<u64> {
+/// The size of these arguments, about; `None` if that is not easily said.
+pub(crate) fn measure_sent<F: Function>(sent: &<F::Kinds as Kinds>::Sent<'_>) -> Option<Size> {
     codec::measure(sent, PARTS)
 }
 
@@ -547,20 +586,31 @@ pub(crate) enum CallSeen {
     /// The arguments are too many bytes to be held while the job runs, or cannot be written.
     Large {
         print: Result<Fingerprint, CodecError>,
-        /// Bytes of the arguments, about, if that is easily said.
-        bytes: Option<u64>,
-        /// The time that looking took.
+        /// The size of the arguments, if that is easily said.
+        size: Option<Size>,
+        /// The time that looking took; zero if nobody has looked.
         cost: Duration,
     },
 }
 
 impl CallSeen {
-    /// Looks at a call whose arguments are hashed if they are no more than `most` bytes.
+    /// Looks at a call whose arguments are hashed if they are no more than `most` bytes, unless `known` says that they are more.
     fn of<F: Function>(
         sent: &<F::Kinds as Kinds>::Sent<'_>,
         most: usize,
         effort: fn(usize) -> Effort,
+        known: Option<Size>,
     ) -> CallSeen {
+        // About: what is half as large again may turn out to be small enough.
+        let is_too_large = |size: Size| size.is_more || size.bytes / 2 > most as u64;
+        if let Some(size) = known.filter(|size| is_too_large(*size)) {
+            let what = WRITING_ARGUMENTS;
+            return CallSeen::Large {
+                print: Err(CodecError::TooLong { what, most }),
+                size: Some(size),
+                cost: Duration::ZERO,
+            };
+        }
         let write = |most| codec::write(WRITING_ARGUMENTS, sent, effort(most));
         let error = match write(HASHED_LATER) {
             Ok(bytes) => return CallSeen::Small(bytes),
@@ -568,21 +618,27 @@ impl CallSeen {
         };
         let began = Instant::now();
         let hash = |bytes: Vec<u8>| Fingerprint::of(F::VTABLE.info.name, &bytes);
+        let size = codec::measure(sent, PARTS);
+        let print = match error {
+            CodecError::TooLong { .. } if !size.is_some_and(is_too_large) => write(most).map(hash),
+            error => Err(error),
+        };
         CallSeen::Large {
-            print: match error {
-                CodecError::TooLong { .. } => write(most).map(hash),
-                error => Err(error),
-            },
-            bytes: codec::measure(sent, FEW_PARTS),
+            print,
+            size,
             cost: began.elapsed(),
         }
     }
 
-    /// The bytes of the arguments, about, if that is easily said; so many of them are borrowed by name.
-    fn bytes(&self, lent: u64) -> Option<u64> {
+    /// The size of the arguments, if that is easily said; so many of their bytes are borrowed by name.
+    fn size(&self, lent: u64) -> Option<Size> {
         match self {
-            CallSeen::Small(bytes) => Some(bytes.len() as u64 + lent),
-            CallSeen::Large { bytes, .. } => *bytes,
+            CallSeen::Small(bytes) => Some(Size {
+                bytes: bytes.len() as u64 + lent,
+                parts: 1,
+                is_more: false,
+            }),
+            CallSeen::Large { size, .. } => *size,
         }
     }
 
@@ -595,29 +651,75 @@ impl CallSeen {
     }
 }
 
-/// The answer of a call that has returned here, as [`read_answer`] reads it.
-pub(crate) fn answer_of<F: Function>(
+/// The answer of a call that has returned here after that time, as [`read_answer`] reads it; `None` if it has more bytes than `most`,
+/// or keeping it would take more than next to none of that time.
+pub(crate) fn answer_to_keep<F: Function>(
     out: &F::Out,
     held: &<F::Kinds as Kinds>::Held<'_>,
-) -> Result<Packed, CodecError> {
+    took: Duration,
+    most: usize,
+) -> Option<Packed> {
     let answer = (CarriedRef(out), F::Kinds::seen(held));
-    pack(WRITING_RESULT, &answer, Effort::ANY)
+    if !is_quick_to_keep(&answer, took) {
+        return None;
+    }
+    pack(WRITING_RESULT, &answer, Effort::at_most(most)).ok()
 }
 
-/// The bytes of that answer, about; `None` if that is not easily said.
-pub(crate) fn size_of_answer<F: Function>(
+/// Bytes of small arguments of a root job. Too small: root jobs with a few thousand numbers go without a fingerprint. Too large: short root
+/// jobs wait while their arguments are read.
+const SMALL_ROOT: u64 = 16 << 10;
+
+/// Parts of small arguments of a root job. Too small, too large: see [`SMALL_ROOT`].
+const FEW_PARTS_OF_ROOT: u32 = 256;
+
+/// The size of a root job's arguments, as far as a quick look tells; `None` if that is not easily said.
+pub(crate) fn size_of_root<F: Function>(args: &Args<'_, F>) -> Option<Size> {
+    codec::measure(&F::Kinds::sent(args), FEW_PARTS_OF_ROOT)
+}
+
+/// Are arguments of that size read in a microsecond or two?
+pub(crate) fn is_small_root(size: Size) -> bool {
+    let is_short = !size.is_more && size.parts <= u64::from(FEW_PARTS_OF_ROOT);
+    is_short && size.bytes <= SMALL_ROOT
+}
+
+/// The fingerprint of a call with these arguments, however many bytes they are, and that number; none if they cannot be serialized.
+pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<(Fingerprint, u64)> {
+    let mut hasher = Fingerprint::hasher(F::VTABLE.info.name);
+    let mut length = 0;
+    let mut hash = |bytes: &[u8]| {
+        hasher.write(bytes);
+        length += bytes.len() as u64;
+    };
+    codec::stream(WRITING_ARGUMENTS, &F::Kinds::sent(args), &mut hash).ok()?;
+    Some((Fingerprint(hasher.finish()), length))
+}
+
+/// What a root job that has returned here after that time tells of its function, if it took long enough to tell anything. Its arguments
+/// had that size.
+pub(crate) fn sample_of_root<F: Function>(
+    size: Size,
     out: &F::Out,
     held: &<F::Kinds as Kinds>::Held<'_>,
-) -> Option<u64> {
-    codec::measure(&(CarriedRef(out), F::Kinds::seen(held)), PARTS)
-}
-
-/// The fingerprint of a call with these arguments, however many bytes they are; none if they cannot be serialized.
-pub(crate) fn fingerprint_of_all<F: Function>(args: &Args<'_, F>) -> Option<Fingerprint> {
-    let mut hasher = Fingerprint::hasher(F::VTABLE.info.name);
-    let mut hash = |bytes: &[u8]| hasher.write(bytes);
-    codec::stream(WRITING_ARGUMENTS, &F::Kinds::sent(args), &mut hash).ok()?;
-    Some(Fingerprint(hasher.finish()))
+    took: Duration,
+) -> Option<JobSample> {
+    if took < TELLING {
+        return None;
+    }
+    let back = codec::measure(&(CarriedRef(out), F::Kinds::seen(held)), FEW_PARTS)?;
+    Some(JobSample {
+        shape: JobShape {
+            function: number_of(F::VTABLE)?,
+            depth: 1,
+            bytes: size.bytes,
+            is_more: size.is_more,
+            lent: 0,
+            keeps: false,
+        },
+        took,
+        back: back.bytes,
+    })
 }
 
 fn run_bytes<F: Function>(
@@ -639,7 +741,7 @@ fn run_bytes<F: Function>(
         false => RemoteFailure::Panicked(payload),
     })?;
     let took = began.elapsed();
-    let is_large = || codec::measure(&done, PARTS).is_some_and(|bytes| stays(bytes, took));
+    let is_large = || codec::measure(&done, PARTS).is_some_and(|size| stays(size.bytes, took));
     let packed = match keeps && is_large() {
         true => pack_parts::<F>(&done, took),
         false => pack(WRITING_RESULT, &done, Effort::ANY),

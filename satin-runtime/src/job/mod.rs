@@ -58,6 +58,7 @@ pub use parcel::{
 pub use payload::Payload;
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
 pub use shape::{JobCost, JobLoad, JobSample, JobShape, JobTrip, Wants};
+pub use size::Size;
 pub use stored::{Batch, RunName, StoredFact, ValueBytes};
 pub use tally::Tally;
 pub use travel::{DepartureId, HostedId, KeptElsewhere, Taken};

@@ -14,6 +14,8 @@ pub struct JobShape {
     pub depth: u16,
     /// Bytes of its arguments, about, and of the data that it borrows by name.
     pub bytes: u64,
+    /// The arguments have more bytes than that; how many is not known.
+    pub is_more: bool,
     /// Bytes of these data alone, which move only where they are not.
     pub lent: u64,
     /// Its large results are kept where it runs: see [`Parcel::keeps`].
@@ -29,6 +31,7 @@ impl JobShape {
             function: parcel.function,
             depth: u16::try_from(parcel.id.depth()).unwrap_or(u16::MAX),
             bytes: lent.saturating_add(parcel.arguments.len() as u64),
+            is_more: false,
             lent,
             keeps: parcel.keeps,
         }

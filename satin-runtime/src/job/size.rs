@@ -17,11 +17,41 @@ use super::codec::stack_pointer;
 /// with many vectors is measured slowly.
 const LOOKED_AT: usize = 16;
 
-/// Counts bytes.
+/// The entries of a map from one that is looked at to the next, at most: a map has no quick way to an entry in its middle.
+const STRIDE: usize = 64;
+
+/// Bytes of a block of numbers that are written as quickly as one part of another value.
+const BLOCK_PART: u64 = 64;
+
+/// The size of a value, about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size {
+    /// Bytes: all, or those of the parts that were looked at.
+    pub bytes: u64,
+    /// Parts that are written one by one, of which these bytes consist: a measure of the time that writing takes.
+    pub parts: u64,
+    /// The parts were too many to be looked at: the value has more bytes.
+    pub is_more: bool,
+}
+
+impl Size {
+    /// The bytes, unless there are more.
+    #[must_use]
+    pub fn whole(self) -> Option<u64> {
+        (!self.is_more).then_some(self.bytes)
+    }
+}
+
+/// Counts bytes and parts.
 pub(super) struct Sizer {
     bytes: u64,
+    parts: u64,
+    /// Parts were looked at that are no numbers.
+    has_others: bool,
     /// The parts that may still be looked at.
     steps: u32,
+    /// There were more.
+    is_more: bool,
     /// The stack must not be used below this address.
     lowest: usize,
 }
@@ -31,24 +61,64 @@ impl Sizer {
     pub(super) fn new(steps: u32, lowest: usize) -> Sizer {
         Sizer {
             bytes: 0,
+            parts: 0,
+            has_others: false,
             steps,
+            is_more: false,
             lowest,
         }
     }
 
-    /// The bytes that the value takes, about. An error if it has too many parts, is nested too deeply, or cannot be written.
-    pub(super) fn size_of<T: Serialize + ?Sized>(mut self, value: &T) -> Result<u64, fmt::Error> {
-        value.serialize(&mut self)?;
-        Ok(self.bytes)
+    /// The size of the value. An error if it is nested too deeply, or cannot be written.
+    pub(super) fn size_of<T: Serialize + ?Sized>(mut self, value: &T) -> Result<Size, fmt::Error> {
+        match value.serialize(&mut self) {
+            Err(error) if !self.is_more => Err(error),
+            _ => Ok(Size {
+                bytes: self.bytes,
+                parts: self.parts,
+                is_more: self.is_more,
+            }),
+        }
+    }
+
+    #[inline]
+    fn add_number(&mut self, bytes: usize) -> fmt::Result {
+        if stack_pointer() < self.lowest {
+            return Err(fmt::Error);
+        }
+        let Some(steps) = self.steps.checked_sub(1) else {
+            self.is_more = true;
+            return Err(fmt::Error);
+        };
+        self.steps = steps;
+        self.parts += 1;
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        Ok(())
     }
 
     #[inline]
     fn add(&mut self, bytes: usize) -> fmt::Result {
-        if stack_pointer() < self.lowest {
-            return Err(fmt::Error);
-        }
-        self.steps = self.steps.checked_sub(1).ok_or(fmt::Error)?;
-        self.bytes = self.bytes.saturating_add(bytes as u64);
+        self.has_others = true;
+        self.add_number(bytes)
+    }
+
+    /// Looks at some of so many elements, which stand for all.
+    fn sample(
+        &mut self,
+        length: usize,
+        looked_at: impl FnOnce(&mut Self) -> Result<usize, fmt::Error>,
+    ) -> fmt::Result {
+        let (bytes, parts) = (self.bytes, self.parts);
+        let had_others = std::mem::take(&mut self.has_others);
+        let some = looked_at(self)?;
+        let in_all = |some_of_it: u64| (some_of_it as f64 * length as f64 / some as f64) as u64;
+        let (more_bytes, more_parts) = (in_all(self.bytes - bytes), in_all(self.parts - parts));
+        self.bytes = bytes.saturating_add(more_bytes);
+        self.parts = parts.saturating_add(match self.has_others {
+            true => more_parts,
+            false => more_bytes / BLOCK_PART,
+        });
+        self.has_others |= had_others;
         Ok(())
     }
 }
@@ -58,7 +128,7 @@ macro_rules! numbers {
         $(
             #[inline]
             fn $method(self, _: $number) -> fmt::Result {
-                self.add(size_of::<$number>())
+                self.add_number(size_of::<$number>())
             }
         )*
     };
@@ -195,12 +265,34 @@ impl Serializer for &mut Sizer {
         if length <= LOOKED_AT {
             return items.try_for_each(|item| item.serialize(&mut *self));
         }
-        let before = self.bytes;
-        let mut some = items.step_by(length / LOOKED_AT).take(LOOKED_AT);
-        some.try_for_each(|item| item.serialize(&mut *self))?;
-        let each = (self.bytes - before) as f64 / LOOKED_AT as f64;
-        self.bytes = before.saturating_add((each * length as f64) as u64);
-        Ok(())
+        self.sample(length, |sizer| {
+            let mut some = items.step_by(length / LOOKED_AT).take(LOOKED_AT);
+            some.try_for_each(|item| item.serialize(&mut *sizer))?;
+            Ok(LOOKED_AT)
+        })
+    }
+
+    fn collect_map<K: Serialize, V: Serialize, I: IntoIterator<Item = (K, V)>>(
+        self,
+        entries: I,
+    ) -> fmt::Result {
+        let mut entries = entries.into_iter();
+        self.add(1)?;
+        let length = match entries.size_hint() {
+            (least, Some(most)) if least == most => least,
+            _ => 0,
+        };
+        if length <= LOOKED_AT {
+            return entries.try_for_each(|entry| entry.serialize(&mut *self));
+        }
+        self.sample(length, |sizer| {
+            let stride = (length / LOOKED_AT).min(STRIDE);
+            let mut some = entries.step_by(stride).take(LOOKED_AT);
+            some.try_for_each(|entry| entry.serialize(&mut *sizer))?;
+            // Entries lie apart, whatever they consist of.
+            sizer.has_others = true;
+            Ok(LOOKED_AT)
+        })
     }
 
     fn collect_str<T: fmt::Display + ?Sized>(self, value: &T) -> fmt::Result {
@@ -290,8 +382,13 @@ mod tests {
 
     use super::*;
 
+    fn size_of(value: &impl Serialize, steps: u32) -> Size {
+        let size = Sizer::new(steps, 0).size_of(value);
+        size.expect("it has a size")
+    }
+
     fn size(value: &impl Serialize) -> u64 {
-        Sizer::new(1000, 0).size_of(value).expect("it has a size")
+        size_of(value, 1000).whole().expect("it has few parts")
     }
 
     #[test]
@@ -312,6 +409,12 @@ mod tests {
     }
 
     #[test]
+    fn a_long_map_is_not_looked_at_as_a_whole() {
+        let map: BTreeMap<u64, &str> = (0..100_000).map(|key| (key, "seven..")).collect();
+        assert_eq!(size(&map), 1_600_001);
+    }
+
+    #[test]
     fn of_rows_that_grow_the_middle_ones_count() {
         let rows: Vec<Vec<u8>> = (0..1600).map(|length| vec![0; length]).collect();
         let all: usize = (0..1600).map(|length| length + 1).sum();
@@ -320,9 +423,23 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_very_many_parts_is_given_up() {
-        let parts: BTreeMap<u32, u32> = (0..600).map(|key| (key, key)).collect();
-        assert!(Sizer::new(1000, 0).size_of(&parts).is_err());
-        assert!(Sizer::new(2000, 0).size_of(&parts).is_ok());
+    fn numbers_are_a_block_and_strings_are_parts() {
+        assert_eq!(size_of(&vec!["seven"; 10_000], 1000).parts, 10_001);
+        let numbers = size_of(&vec![7u64; 10_000], 1000);
+        assert_eq!(numbers.parts, 1 + 80_000 / BLOCK_PART);
+    }
+
+    #[test]
+    fn of_a_value_of_very_many_parts_a_lower_bound_is_known() {
+        #[derive(serde::Serialize)]
+        struct Boxes(u64, Option<Box<Boxes>>);
+
+        let boxes = (0..600).fold(None, |inner, _| Some(Box::new(Boxes(7, inner))));
+        let size = size_of(&boxes, 1000);
+        assert!(
+            size.is_more && (4000..5000).contains(&size.bytes),
+            "{size:?}"
+        );
+        assert_eq!(size_of(&boxes, 2000).whole(), Some(600 * 9 + 1));
     }
 }

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     job::{
         Answer, Fact, Fingerprint, HeldValue, JobName, JobSample, JobShape,
-        function::{self, Caught, Covered, Sieve, Written, most_kept},
+        function::{self, Caught, Covered, Sieve, VTable, Written, most_kept},
         record::{Cx, Frame, STAYS, Slot, SlotState, flag},
     },
     observe::log,
@@ -155,7 +155,7 @@ impl Samples {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, sample: JobSample) {
+    pub(super) fn note(&self, sample: JobSample) {
         let mut samples = self.lock();
         if samples.len() == MOST_SAMPLES {
             samples.pop_front();
@@ -427,7 +427,7 @@ impl Worker {
         let mut sieve = Sieve::closed();
         let is_harvested = parent.has(flag::HARVEST);
         if is_harvested {
-            sieve = self.sieve();
+            sieve = self.sieve(function, frame);
             self.deque().set_floor(slot.addr());
         }
         let cx = Cx {
@@ -455,20 +455,26 @@ impl Worker {
     }
 
     /// The sieve for a job that another worker has spawned. There are few of these, so each is tried.
-    pub(super) fn sieve_of_taken(&self, parent: *const Frame) -> Sieve<'_> {
+    pub(super) fn sieve_of_taken(
+        &self,
+        function: &'static VTable,
+        parent: *const Frame,
+    ) -> Sieve<'_> {
         // Below a nested entry no job has a name.
         match self.pool().beats.are_on() && depth_of(parent) != STAYS {
-            true => self.sieve(),
+            true => self.sieve(function, parent),
             false => Sieve::closed(),
         }
     }
 
-    fn sieve(&self) -> Sieve<'_> {
+    /// The sieve for a job of that function and that parent.
+    fn sieve(&self, function: &'static VTable, parent: *const Frame) -> Sieve<'_> {
         let Reaper {
             before, covered, ..
         } = &self.reaper;
         let sieve = Sieve::new(self.grain(), before.get(), Some(covered));
-        sieve.with_values(self.pool().beats.are_values_kept())
+        let sieve = sieve.with_values(self.pool().beats.are_values_kept());
+        sieve.with_known(self.pool().sizes.get(function, depth_below(parent)))
     }
 
     /// The shortest time that a job takes whose result is kept.
@@ -482,17 +488,20 @@ impl Worker {
 
     /// Notes what a job took, for those who judge whether jobs like it are worth the way to another node.
     fn note_sample(&self, job: &Slot, sieve: &Sieve<'_>) {
-        let number = sieve.bytes.and_then(|bytes| {
-            let number = function::number_of(job.function.get())?;
-            Some((number, bytes))
-        });
-        if let Some((function, (bytes, back))) = number {
+        let (vtable, depth) = (job.function.get(), depth_below(job.parent.get()));
+        if let Some((size, cost)) = sieve.measured.filter(|(size, _)| size.is_more) {
+            self.pool().sizes.note(vtable, depth, size, cost);
+        }
+        if let Some((size, back)) = sieve.sizes
+            && let Some(function) = function::number_of(vtable)
+        {
             let shape = JobShape {
                 function,
-                depth: depth_of(job.parent.get()).saturating_add(1),
-                bytes,
+                depth,
+                bytes: size.bytes,
+                is_more: size.is_more,
                 lent: sieve.lent,
-                keeps: job.function.get().keeps,
+                keeps: vtable.keeps,
             };
             let took = sieve.took;
             (self.pool().samples).note(JobSample { shape, took, back });
@@ -556,6 +565,11 @@ impl Worker {
         let cost = sieve.cost + now.duration_since(began);
         self.reaper.cost.set(self.reaper.cost.get().note(cost, now));
     }
+}
+
+/// How deep the children of an invocation stand.
+fn depth_below(parent: *const Frame) -> u16 {
+    depth_of(parent).saturating_add(1)
 }
 
 /// Of so many slots from `first` on the number of those whose job is `lower`. Lower ones come first.

@@ -11,10 +11,12 @@
 //! * `cancel`: calls that any thread may stop, with all below them.
 //! * `advice`: warnings about calls that run in sequence by accident.
 //! * `root`: root jobs, and what `main` has on top of them.
+//! * `prints`: which root jobs of `main` get a fingerprint.
 //! * `spawned`: root jobs whose callers do not wait on a thread: a future stands for each.
 //! * `gate`: the narrow door through which jobs leave and enter the process as bytes.
 //! * `clerk`: a thread with a worker's stack for code of the user that the network thread would have to run otherwise.
 //! * `progress`: how much of a root job is done, estimated from the tree.
+//! * `sizes`: what is remembered of the size of jobs that are dear to measure.
 //! * `harvest`: results of finished jobs that are kept, in case that their parents are lost.
 //! * `repair`: marked jobs, which look themselves up among the orphans before they run.
 //!
@@ -43,6 +45,8 @@ mod harvest;
 #[cfg(not(loom))]
 mod pool;
 #[cfg(not(loom))]
+mod prints;
+#[cfg(not(loom))]
 mod progress;
 #[cfg(not(loom))]
 mod repair;
@@ -50,6 +54,8 @@ mod repair;
 mod root;
 #[cfg(not(loom))]
 mod scope;
+#[cfg(not(loom))]
+mod sizes;
 #[cfg(not(loom))]
 mod sleep;
 #[cfg(not(loom))]

@@ -22,8 +22,10 @@ use super::{
     flow::Boards,
     gate::{Gate, Ledger},
     harvest::{Beats, Samples},
+    prints::Prints,
     progress::{Estimates, Progress},
     root::{MainCalls, QueuedRoot, as_main, enter_root},
+    sizes::Sizes,
     sleep::Sleep,
     spawned::{OwnCall, Spawned},
     thread::Worker,
@@ -71,6 +73,8 @@ pub(crate) struct Pool {
     pub(super) estimates: Estimates,
     /// What its workers have seen of jobs.
     pub(super) samples: Samples,
+    pub(super) sizes: Sizes,
+    pub(super) prints: Prints,
     /// The shortest time that a job takes whose result is kept.
     pub(super) grain: Duration,
     /// Tasks of a flow that are not over while its closure makes more of them.
@@ -134,6 +138,8 @@ impl Pool {
                 beats: Beats::default(),
                 estimates: Estimates::default(),
                 samples: Samples::default(),
+                sizes: Sizes::default(),
+                prints: Prints::default(),
                 grain: config.store_grain,
                 flow_window: config.flow_window,
                 flow_strict: config.flow_strict,

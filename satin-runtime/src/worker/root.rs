@@ -21,6 +21,7 @@ use super::{
     frames::RootFrame,
     gate::FrameRef,
     pool::{Pool, ROOT_WATCH, RootKey, in_job, target},
+    prints::RootPrint,
     scope::Scope,
     thread::{Bottom, Worker, quietly, raise_abort},
 };
@@ -206,6 +207,11 @@ impl MainCalls {
             // SAFETY: the frame lives as long as it is noted, and we hold the lock.
             unsafe { running.gather(gathered) };
         }
+    }
+
+    /// Has another node perhaps run `main` before?
+    fn is_marked(&self) -> bool {
+        self.lock().marked
     }
 
     fn is_stopped(&self) -> bool {
@@ -503,13 +509,17 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     let task = unsafe { &*task.cast::<RootTask<'_, F>>() };
     let (pool, number) = (worker.pool(), task.number.get());
     let args = task.args.take().expect("a root job runs once");
-    // Fingerprinted whatever the arguments' size: facts about this root job are known by the fingerprint, and must not be
-    // taken for those of another input.
-    let print = (task.is_main && pool.is_heard())
-        .then(|| function::fingerprint_of_all::<F>(&args))
-        .flatten();
+    let id = JobId::ROOT.child(number);
+    let orphans = &pool.ledger.orphans;
+    let is_looked_up = || !orphans.clears(&id) || orphans.is_suspect(&id);
+    let is_repeatable = task.is_main && pool.is_heard();
+    let root_print = match is_repeatable {
+        true => (pool.prints).of::<F>(&args, pool.main.is_marked() && is_looked_up()),
+        false => RootPrint::NONE,
+    };
+    let print = root_print.print;
     let root_run = match print {
-        None if task.is_main && pool.is_heard() => pool.root_run(number, pool.unrepeatable()),
+        None if is_repeatable => pool.root_run(number, pool.unrepeatable()),
         print => pool.root_run(number, print.unwrap_or_else(|| pool.home())),
     };
     let root = RootFrame::new(JobId::ROOT, number, root_run, &pool.beats.bytes);
@@ -517,7 +527,6 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
         root.frame.raise(flag::FLEETING);
     }
     let (frame, parent) = (&root.frame, &raw const root.frame);
-    let id = JobId::ROOT.child(number);
     let mut marked = false;
     // SAFETY: the guard is gone before the frame is, and this worker's pool outlives both.
     let Some(cancellable) = (unsafe { task.scopes.begin(parent, pool) }) else {
@@ -527,10 +536,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     };
     if task.is_main {
         match pool.main.begin(parent) {
-            Some(again) => {
-                let orphans = &pool.ledger.orphans;
-                marked = again && (!orphans.clears(&id) || orphans.is_suspect(&id));
-            }
+            Some(again) => marked = again && is_looked_up(),
             None => {
                 drop(cancellable); // it looks at the task
                 task.args.set(Some(args));
@@ -573,17 +579,23 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
     // Also if it was over too soon to be looked at.
     pool.estimates.end(part);
     let took = began.elapsed();
+    (pool.prints).ran::<F>(&root_print, took);
+    // Of what has no fingerprint nothing is harvested, and no job below tells anything.
+    if let (Ok(out), Some(size)) = (&outcome, root_print.size)
+        && let Some(sample) = function::sample_of_root::<F>(size, out, &held, took)
+    {
+        pool.samples.note(sample);
+    }
     let is_wanted = || {
         took > WORTH_KEEPING
             && !frame.has(flag::TORN)
             && (frame.has(flag::SAVE) || pool.main.keeps())
     };
     let most = SMALL.max((took.as_secs_f64() * KEPT_A_SECOND) as u64);
-    let fits = |out| function::size_of_answer::<F>(out, &held).is_none_or(|size| size <= most);
     let result = match (&outcome, print) {
-        (Ok(out), Some(fingerprint)) if is_wanted() && fits(out) => {
-            let packed = function::answer_of::<F>(out, &held);
-            packed.ok().map(|packed| Saved {
+        (Ok(out), Some(fingerprint)) if is_wanted() => {
+            let packed = function::answer_to_keep::<F>(out, &held, took, most as usize);
+            packed.map(|packed| Saved {
                 name: JobName::new(id, fingerprint),
                 root: fingerprint,
                 answer: packed.into(),

@@ -775,7 +775,7 @@ impl Worker {
         self.occupation().name(Some(function));
         // SAFETY: the job is not settled, so its parent lives.
         let is_task = unsafe { (*parent).is_flow() };
-        let mut sieve = self.sieve_of_taken(parent);
+        let mut sieve = self.sieve_of_taken(function, parent);
         let repairs = back.history.marked;
         let state = if CAN_UNWIND && self.pool().has_aborted() && children_aborted(parent) {
             // SAFETY: the job has not run, so its arguments are there, and ours.

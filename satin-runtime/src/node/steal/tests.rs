@@ -1608,6 +1608,7 @@ fn shape(bytes: u64) -> JobShape {
         function: 0,
         depth: 1,
         bytes,
+        is_more: false,
         lent: 0,
         keeps: false,
     }

@@ -196,6 +196,8 @@ struct FunctionCosts {
     by_size: BTreeMap<u16, Mean>,
     /// By depth, where they do not.
     by_depth: BTreeMap<u16, Mean>,
+    /// By depth, where they have too many parts to be measured: of the bytes lower bounds are known.
+    of_many_parts: BTreeMap<u16, Mean>,
     /// Since when a job of it waits, and none has ended.
     silent_since: Option<Duration>,
 }
@@ -209,9 +211,11 @@ impl FunctionCosts {
             took: took.as_secs_f64().max(1e-9),
             back: *back as f64,
         };
+        let depth = shape.depth.min(DEEPEST);
         let means = match shape.bytes >= TELLING {
+            _ if shape.is_more => self.of_many_parts.entry(depth),
             true => self.by_size.entry(shape.bytes.ilog2() as u16),
-            false => self.by_depth.entry(shape.depth.min(DEEPEST)),
+            false => self.by_depth.entry(depth),
         };
         let is_known = |mean: &mut Mean| mean.learn(newest);
         means.and_modify(is_known).or_insert(newest);
@@ -219,16 +223,27 @@ impl FunctionCosts {
 
     /// The seconds that a job takes, and the bytes that come back; `None` if nothing is known.
     fn of(&self, shape: &JobShape) -> Option<(f64, f64)> {
-        if shape.bytes < TELLING {
-            let of = |quantity: fn(&Mean) -> f64| -> Option<f64> {
-                let points = self.by_depth.iter();
-                let points: Vec<(f64, f64)> = points
-                    .map(|(depth, mean)| (f64::from(*depth), quantity(mean).max(1e-9).ln()))
-                    .collect();
-                at(&points, f64::from(shape.depth.min(DEEPEST)), &BY_DEPTH).map(f64::exp)
-            };
-            return Some((of(|mean| mean.took)?, of(|mean| mean.back)?));
+        if shape.bytes < TELLING && !shape.is_more {
+            return by_depth(&self.by_depth, shape);
         }
+        let of_many_parts = by_depth(&self.of_many_parts, shape);
+        if shape.is_more && of_many_parts.is_some() {
+            return of_many_parts;
+        }
+        let Some(known) = self.of_size(shape) else {
+            return of_many_parts;
+        };
+        // Beyond the sizes that were seen the depth may know better: less, to be cautious.
+        let largest = self.by_size.last_key_value();
+        let is_beyond = largest.is_none_or(|(_, mean)| mean.bytes < shape.bytes as f64);
+        Some(match of_many_parts {
+            Some((took, back)) if is_beyond => (took.min(known.0), back.max(known.1)),
+            _ => known,
+        })
+    }
+
+    /// The same, by the size of the arguments.
+    fn of_size(&self, shape: &JobShape) -> Option<(f64, f64)> {
         let means: Vec<&Mean> = self.by_size.values().collect();
         let points: Vec<(f64, f64)> = (means.iter())
             .map(|mean| (mean.bytes.log2(), mean.took.ln()))
@@ -239,6 +254,17 @@ impl FunctionCosts {
         let nearest = means.into_iter().min_by(|a, b| off(a).total_cmp(&off(b)))?;
         Some((took, nearest.back / nearest.bytes * bytes))
     }
+}
+
+/// The same, by the depth of the job.
+fn by_depth(means: &BTreeMap<u16, Mean>, shape: &JobShape) -> Option<(f64, f64)> {
+    let of = |quantity: fn(&Mean) -> f64| -> Option<f64> {
+        let points: Vec<(f64, f64)> = (means.iter())
+            .map(|(depth, mean)| (f64::from(*depth), quantity(mean).max(1e-9).ln()))
+            .collect();
+        at(&points, f64::from(shape.depth.min(DEEPEST)), &BY_DEPTH).map(f64::exp)
+    };
+    Some((of(|mean| mean.took)?, of(|mean| mean.back)?))
 }
 
 /// What is known of all functions, by their numbers.
@@ -736,9 +762,44 @@ mod tests {
             function: 3,
             depth,
             bytes,
+            is_more: false,
             lent: 0,
             keeps: false,
         }
+    }
+
+    #[test]
+    fn a_tree_that_is_too_large_to_be_measured_is_judged_by_its_depth() {
+        let mut worth = Worth::default();
+        worth.moved(HERE, peer(), 1 << 20, MS); // a gigabyte a second
+        let learn = |worth: &mut Worth, shape, took| {
+            worth.learn(&JobSample {
+                shape,
+                took,
+                back: 8,
+            });
+        };
+        let accepts = |worth: &Worth, shape: JobShape| {
+            let terms = worth.terms(HERE, peer(), HERE);
+            terms.accept(&shape.into())
+        };
+        let tree = |depth| JobShape {
+            is_more: true,
+            ..shape(depth, 50_000)
+        };
+        assert!(!accepts(&worth, tree(2)), "nothing is known");
+        learn(&mut worth, shape(9, 8 << 10), MS);
+        assert!(
+            accepts(&worth, tree(2)),
+            "six times as large, six times as long"
+        );
+        learn(&mut worth, tree(3), MS / 100);
+        assert!(!accepts(&worth, tree(2)), "trees are quick");
+        // Also one whose size is known, as long as none so large was seen.
+        assert!(!accepts(&worth, shape(2, 50_000)));
+        learn(&mut worth, shape(9, 60_000), 7 * MS);
+        assert!(accepts(&worth, shape(2, 50_000)));
+        assert!(!accepts(&worth, tree(2)));
     }
 
     /// A job that mentions no value.

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     job::{
-        Back, History, ValueName,
+        Back, History, Size, ValueName,
         codec::{self, CodecError, Effort},
         function::{
             Args, CallSeen, Function, Packed, Sieve, VTable, export_sent, measure_sent, run_with,
@@ -251,7 +251,7 @@ fn sent<F: Function, P: Parts<F::Kinds>>(
     codec::guard("looking at the arguments", || task.parts.sent())
 }
 
-unsafe fn measure<F: Function, P: Parts<F::Kinds>>(slot: &Slot) -> Option<u64> {
+unsafe fn measure<F: Function, P: Parts<F::Kinds>>(slot: &Slot) -> Option<Size> {
     // SAFETY: as for `export`.
     let task = unsafe { in_slot::<F, P>(slot) };
     measure_sent::<F>(&sent::<F, P>(task).ok()?)
@@ -584,7 +584,7 @@ impl TaskRef {
         };
         let mut sieve = match form.is_local {
             true => Sieve::closed(),
-            false => worker.sieve_of_taken(parent),
+            false => worker.sieve_of_taken(form.function, parent),
         };
         // SAFETY: the slot has just been filled, and is ours; `head` is above everything of ours that waits.
         let state = worker.on_bottom(bottom, None, || unsafe {

@@ -177,7 +177,7 @@ impl<T: Travels + Send + Sync> Lendable for Version<T> {
     }
 
     fn measure(&self) -> Option<u64> {
-        codec::measure(&CarriedRef(self.look()?), PARTS)
+        codec::measure(&CarriedRef(self.look()?), PARTS)?.whole()
     }
 
     fn named(&self) -> &LentName {

@@ -158,6 +158,7 @@ impl Pool {
             function,
             depth: 0,
             bytes,
+            is_more: false,
             lent: bytes,
             keeps: true,
         };

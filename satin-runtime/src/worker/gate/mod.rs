@@ -352,7 +352,8 @@ impl Gate {
             let before = leavers.own.len();
             let mut may_leave = Vec::with_capacity(before);
             for mut leaver in std::mem::take(&mut leavers.own) {
-                match judge.map_or(Ok(()), |judge| leaver.measure_for(judge)) {
+                let sizes = &self.pool.sizes;
+                match judge.map_or(Ok(()), |judge| leaver.measure_for(judge, sizes)) {
                     Ok(()) => may_leave.push(leaver),
                     // It comes back when others have been looked at: if at once, it would be chosen again.
                     Err(load) => {
@@ -361,11 +362,17 @@ impl Gate {
                     }
                 }
             }
-            may_leave.retain_mut(|leaver| self.pack_or_stay(leaver));
             for mut leaver in may_leave {
+                let Some(packed) = self.pack_or_stay(&mut leaver, judge) else {
+                    continue;
+                };
                 // What could not be measured has been written: now its size is known.
                 let judge = judge.filter(|_| !leaver.is_measured);
-                match judge.map_or(Ok(()), |judge| leaver.may_leave(judge)) {
+                let judged = packed.and_then(|()| match judge {
+                    Some(judge) => leaver.may_leave(judge),
+                    None => Ok(()),
+                });
+                match judged {
                     Ok(()) => leavers.own.push(leaver),
                     Err(load) => {
                         refused.push(leaver);
@@ -396,19 +403,26 @@ impl Gate {
         }
     }
 
-    /// False if the job stays in this process.
-    fn pack_or_stay(&self, leaver: &mut Leaver) -> bool {
+    /// Writes the arguments. `None` if the job stays in this process, as that cannot be done; its load if it stays as that takes too
+    /// many bytes.
+    fn pack_or_stay(
+        &self,
+        leaver: &mut Leaver,
+        judge: Option<&dyn Judge>,
+    ) -> Option<Result<(), JobLoad>> {
         if leaver.parcel.is_some() {
-            return true;
+            return Some(Ok(()));
         }
-        let Err(error) = leaver.pack_patiently() else {
-            return true;
+        let error = match leaver.pack_patiently(judge, &self.pool.sizes) {
+            Ok(None) => return Some(Ok(())),
+            Ok(Some(load)) => return Some(Err(load)),
+            Err(error) => error,
         };
         let function = leaver.job().function.get().info.name;
         repeats::warn("a job cannot leave this process", function, &error);
         self.pool
             .come_back(leaver.job(), STAYS, leaver.back_to_stay());
-        false
+        None
     }
 
     fn enter_all(&self, leavers: Leavers, not_worth: Vec<JobLoad>, tell: impl FnOnce(Haul)) {

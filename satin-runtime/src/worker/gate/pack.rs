@@ -2,11 +2,15 @@
 
 use std::{panic::resume_unwind, sync::atomic::Ordering, time::Instant};
 
-use super::{super::frames::JobPlace, Judge, ledger::SlotRef};
+use super::{
+    super::{frames::JobPlace, sizes::Sizes},
+    Judge,
+    ledger::SlotRef,
+};
 use crate::job::{
-    Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, JobTrip, Parcel,
+    Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, JobTrip, Parcel, Size,
     Taken, ValueSize, Wants,
-    codec::{CodecError, Effort},
+    codec::{CodecError, Effort, LARGEST},
     function::{self, Args, Function, Packed},
     kinds::Kinds,
     loans, needs,
@@ -92,35 +96,97 @@ impl Leaver {
         packed.is_ok()
     }
 
-    /// Writes the arguments, however long it takes, and notes how long that was.
-    pub(super) fn pack_patiently(&mut self) -> Result<(), CodecError> {
+    /// Writes the arguments, however long it takes, and notes how long that was. Of a job that is too large to be measured no more is
+    /// written than may leave: with more it stays, and its load is returned.
+    pub(super) fn pack_patiently(
+        &mut self,
+        judge: Option<&dyn Judge>,
+        sizes: &Sizes,
+    ) -> Result<Option<JobLoad>, CodecError> {
+        let most = judge.and_then(|judge| self.most_that_leaves(judge));
         let began = Instant::now();
-        self.pack(Effort::ANY)?;
+        let packed = self.pack(most.map_or(Effort::ANY, Effort::at_most));
+        let size = match (&self.parcel, &packed, most) {
+            (Some(parcel), Ok(()), _) => Some(known(JobShape::of(parcel).bytes)),
+            (_, Err(CodecError::TooLong { .. }), Some(most)) => Some(Size {
+                bytes: most as u64,
+                parts: 0,
+                is_more: true,
+            }),
+            _ => None,
+        };
+        if let Some(size) = size.filter(|_| self.is_too_large_to_measure()) {
+            let (function, depth) = (self.job().function.get(), length_of(&self.place.id));
+            sizes.note(function, depth, size, began.elapsed());
+            if size.is_more {
+                return Ok(self.load(size));
+            }
+        }
+        packed?;
         if let Some(parcel) = &self.parcel {
             let is_short = parcel.arguments.len() <= Effort::QUICK.most();
             let took = is_short.then(|| began.elapsed());
             function::note_effort(parcel.function, took);
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Does the judge let the job go? Its load, if not. Its arguments are measured; if that cannot be done, as when they mention
-    /// a value that has no name yet, it may go for now.
-    pub(super) fn measure_for(&mut self, judge: &dyn Judge) -> Result<(), JobLoad> {
-        let bytes = self.length().or_else(|| self.measure());
-        self.is_measured = bytes.is_some();
-        self.judged(judge, bytes)
+    /// Is only a lower bound known of the job's size?
+    fn is_too_large_to_measure(&self) -> bool {
+        self.shape.is_some_and(|shape| shape.is_more)
     }
 
-    /// The bytes of the arguments, about, without writing them; the values that they mention are noted.
-    fn measure(&mut self) -> Option<u64> {
+    /// The bytes that the job may have at most so that the judge lets it go, about, if only a lower bound is known of them, and the
+    /// judge lets a job of so many go.
+    fn most_that_leaves(&self, judge: &dyn Judge) -> Option<usize> {
+        let shape = self
+            .shape
+            .filter(|shape| shape.is_more && !self.back.held)?;
+        let mut bytes = shape.bytes;
+        let goes = |bytes| {
+            let size = Size {
+                bytes,
+                parts: 0,
+                is_more: true,
+            };
+            self.load(size).is_some_and(|load| judge.accepts(&load))
+        };
+        while bytes < LARGEST as u64 && goes(bytes) {
+            bytes = bytes.saturating_mul(2);
+        }
+        Some(LARGEST.min(usize::try_from(bytes).unwrap_or(LARGEST)))
+    }
+
+    /// Does the judge let the job go? Its load, if not. Its arguments are measured, unless it is remembered what that gave; if
+    /// it cannot be done, as when they mention a value that has no name yet, the job may go for now.
+    pub(super) fn measure_for(&mut self, judge: &dyn Judge, sizes: &Sizes) -> Result<(), JobLoad> {
+        if let Some(bytes) = self.length() {
+            return self.judged(judge, Some(known(bytes)));
+        }
+        let (function, depth) = (self.job().function.get(), length_of(&self.place.id));
+        let remembered = sizes.get(function, depth);
+        let size = remembered.or_else(|| {
+            let began = Instant::now();
+            let size = self.measure()?;
+            if size.is_more {
+                sizes.note(function, depth, size, began.elapsed());
+            }
+            Some(size)
+        });
+        // What only may be so large is judged again once it is written.
+        self.is_measured = remembered.is_none() && size.is_some_and(|size| !size.is_more);
+        self.judged(judge, size)
+    }
+
+    /// The size of the arguments, about, without writing them; the values that they mention are noted.
+    fn measure(&mut self) -> Option<Size> {
         let job = self.job();
         // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
         let measure = || unsafe { (job.function.get().measure)(job) };
-        let ((bytes, values), lent) = loans::gather(|| needs::look(measure));
+        let ((size, values), lent) = loans::gather(|| needs::look(measure));
         self.values = values.iter().map(HeldValue::name_and_size).collect();
         self.note_lent(&lent);
-        bytes
+        size
     }
 
     fn note_lent(&mut self, lent: &[ValueSize]) {
@@ -130,7 +196,7 @@ impl Leaver {
 
     /// The same of a job whose arguments have been written.
     pub(super) fn may_leave(&mut self, judge: &dyn Judge) -> Result<(), JobLoad> {
-        self.judged(judge, self.length())
+        self.judged(judge, self.length().map(known))
     }
 
     /// The bytes of the arguments, once they are written, and of what they borrow by name.
@@ -140,31 +206,34 @@ impl Leaver {
             .map(|parcel| JobShape::of(parcel).bytes)
     }
 
-    fn judged(&mut self, judge: &dyn Judge, bytes: Option<u64>) -> Result<(), JobLoad> {
-        let number = function::number_of(self.job().function.get());
-        let (Some(function), Some(bytes)) = (number, bytes) else {
+    /// The load of the job, if its arguments are of that size; `None` if its function is not registered.
+    fn load(&self, size: Size) -> Option<JobLoad> {
+        let shape = JobShape {
+            function: function::number_of(self.job().function.get())?,
+            depth: length_of(&self.place.id),
+            bytes: size.bytes,
+            is_more: size.is_more,
+            lent: self.lent,
+            keeps: self.job().function.get().keeps,
+        };
+        // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
+        let absent = unsafe { (self.job().function.get().absent)(self.job()) };
+        Some(JobLoad {
+            shape,
+            values: self.values.clone(),
+            absent,
+        })
+    }
+
+    fn judged(&mut self, judge: &dyn Judge, size: Option<Size>) -> Result<(), JobLoad> {
+        let Some(load) = size.and_then(|size| self.load(size)) else {
             return Ok(()); // what keeps it is told when it is written
         };
         // What is for other nodes only goes to one, whatever that costs.
         if self.back.held {
             return Ok(());
         }
-        let shape = JobShape {
-            function,
-            depth: length_of(&self.place.id),
-            bytes,
-            lent: self.lent,
-            keeps: self.job().function.get().keeps,
-        };
-        let values = self.values.clone();
-        // SAFETY: the job was taken to leave: its arguments are there, and no other thread takes them.
-        let absent = unsafe { (self.job().function.get().absent)(self.job()) };
-        let load = JobLoad {
-            shape,
-            values,
-            absent,
-        };
-        (self.shape, self.trip) = (Some(shape), judge.trip(&load));
+        (self.shape, self.trip) = (Some(load.shape), judge.trip(&load));
         match judge.accepts(&load) {
             true => Ok(()),
             false => Err(load),
@@ -178,6 +247,15 @@ impl Leaver {
         self.parcel = Some(parcel);
         self.values = values;
         Ok(())
+    }
+}
+
+/// A size of so many bytes.
+fn known(bytes: u64) -> Size {
+    Size {
+        bytes,
+        parts: 0,
+        is_more: false,
     }
 }
 

@@ -409,6 +409,7 @@ impl ImaginaryWorkers {
             function: frame.program,
             depth: frame.depth as u16 + 1,
             bytes: own + lent,
+            is_more: false,
             lent,
             keeps: frame.flow.is_some() && program.keeps > 0,
         };
