@@ -15,7 +15,7 @@ const FAILURE: i32 = 1;
 /// Exit code of clap for arguments that make no sense.
 const USAGE: i32 = 2;
 
-const ALL: [&str; 21] = [
+const ALL: [&str; 22] = [
     "fib",
     "fib_expression",
     "nqueens",
@@ -32,6 +32,7 @@ const ALL: [&str; 21] = [
     "strassen",
     "mandelbrot",
     "treesum",
+    "walks",
     "workflow",
     "lu",
     "cholesky",
@@ -166,6 +167,23 @@ fn mandelbrot_takes_the_known_number_of_steps() {
         .succeeds()
         .prints("mandelbrot(2 x 2) right");
     run("mandelbrot", ["16"]).fails(USAGE, "16");
+}
+
+#[test]
+fn walks_over_all_data_in_all_ways() {
+    for data in ["tree", "strings", "map", "graph"] {
+        for by in ["ref", "value", "mut"] {
+            let walk = ["2000", "--rounds", "2", "--data", data, "--by", by];
+            run("walks", [&walk[..], &["--compare"]].concat())
+                .succeeds()
+                .prints("walks(2000) = ")
+                .prints("(measured, ");
+        }
+    }
+    run("walks", ["1", "--rounds", "0"])
+        .succeeds()
+        .prints("walks(1) = ");
+    run("walks", ["0"]).fails(USAGE, "0");
 }
 
 #[test]
@@ -1056,6 +1074,7 @@ fn nonsense_is_refused() {
         "strassen",
         "mandelbrot",
         "treesum",
+        "walks",
     ] {
         run(example, ["many"]).fails(USAGE, "invalid value 'many'");
         run(example, ["-1"]).fails(USAGE, "-1");

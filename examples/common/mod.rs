@@ -149,7 +149,7 @@ impl<R> Run<R> {
 }
 
 /// Runs `f` where deep recursion is as welcome as on a worker.
-fn on_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
+pub fn on_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
     thread::scope(|scope| {
         let handle = thread::Builder::new()
             .name("sequential".into())

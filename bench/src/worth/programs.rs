@@ -71,6 +71,30 @@ pub enum Case {
     Nqueens15,
     /// A tree of leaves of 40 us
     Knary,
+    /// A tree of 1,000,000 boxes, borrowed
+    TreeRef,
+    /// A tree of 1,000,000 boxes, moved, and back in the result
+    TreeValue,
+    /// A tree of 1,000,000 boxes, changed in place
+    TreeMut,
+    /// A list of 1,000,000 strings, borrowed
+    StringsRef,
+    /// A list of 1,000,000 strings, moved, and back in the result
+    StringsValue,
+    /// A list of 1,000,000 strings, changed in place
+    StringsMut,
+    /// A map of 1,000,000 strings, borrowed
+    MapRef,
+    /// A map of 1,000,000 strings, moved, and back in the result
+    MapValue,
+    /// A map of 1,000,000 strings, changed in place
+    MapMut,
+    /// A graph of 1,000,000 vertices, borrowed
+    GraphRef,
+    /// A graph of 1,000,000 vertices, moved, and back in the result
+    GraphValue,
+    /// A graph of 1,000,000 vertices, changed in place
+    GraphMut,
 }
 
 impl Case {
@@ -93,7 +117,27 @@ impl Case {
             Case::Treesum | Case::Treeshared => "treesum",
             Case::Nqueens | Case::Nqueens15 => "nqueens",
             Case::Knary => "knary",
+            _ => "walks",
         }
+    }
+
+    /// The data of a walk, and how jobs get them.
+    fn walk(self) -> Option<[&'static str; 2]> {
+        Some(match self {
+            Case::TreeRef => ["tree", "ref"],
+            Case::TreeValue => ["tree", "value"],
+            Case::TreeMut => ["tree", "mut"],
+            Case::StringsRef => ["strings", "ref"],
+            Case::StringsValue => ["strings", "value"],
+            Case::StringsMut => ["strings", "mut"],
+            Case::MapRef => ["map", "ref"],
+            Case::MapValue => ["map", "value"],
+            Case::MapMut => ["map", "mut"],
+            Case::GraphRef => ["graph", "ref"],
+            Case::GraphValue => ["graph", "value"],
+            Case::GraphMut => ["graph", "mut"],
+            _ => return None,
+        })
     }
 
     /// The arguments. `program` is the executable: knary measures its steps, once, so that all runs have the same work.
@@ -111,10 +155,14 @@ impl Case {
             Case::Nqueens => ("12", "13", &[]),
             Case::Nqueens15 => ("12", "15", &[]),
             Case::Knary => ("4", "6", &["6", "40", "--steps"]),
+            _ => ("20000", "1000000", &[]),
         };
         let size = if is_quick { small } else { usual };
         let options = options.iter().map(|option| option.to_string());
         let mut arguments: Vec<String> = std::iter::once(size.to_owned()).chain(options).collect();
+        if let Some([data, by]) = self.walk() {
+            arguments.extend(["--data", data, "--by", by].map(String::from));
+        }
         if self == Case::Knary {
             let steps = launch::steps(program, Duration::from_micros(40))?;
             arguments.push(steps.to_string());
