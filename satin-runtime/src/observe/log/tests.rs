@@ -205,7 +205,7 @@ fn what_is_no_filter_is_not_taken_for_a_target() {
         "info",
         "",
         "warn,satin_runtime=debug",
-        "satin=trace, my_program::inner=info",
+        "satin=trace,my_program::inner=info",
         "[node{name=\"a:b, c\"}]=info,off",
         "satin_runtime[node]=2",
     ] {
@@ -216,6 +216,7 @@ fn what_is_no_filter_is_not_taken_for_a_target() {
         "info,everything:yes",
         "satin=loud",
         "log all",
+        "satin=trace, my_program::inner=info", // `EnvFilter` takes no space there
         "::=info",
     ] {
         assert!(filter(text).is_none(), "{text}");
