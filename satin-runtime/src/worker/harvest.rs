@@ -71,7 +71,7 @@ const MOST_COST: u32 = 100;
 
 /// One result counts for at most so many times the mean of what keeping the others has cost. The clock also tells the time for which the worker had
 /// no core. Too small: what is dear is kept for long as if it were cheap. Too large: after one such time nothing is kept for a while.
-const MOST_RISE: u32 = 4;
+const MOST_RISE: u32 = 8;
 
 /// What keeping a result may cost in any case. Too small: it takes many results until the mean is right. Too large: as for [`MOST_RISE`].
 const LEAST_COST: Duration = Duration::from_micros(10);
