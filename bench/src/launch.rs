@@ -117,7 +117,7 @@ impl Launcher {
     /// If it cannot be built.
     pub fn example(&self, name: &str) -> Result<PathBuf> {
         let options = build::BuildOptions {
-            package: Some("satin".into()),
+            package: Some("satin-examples".into()),
             profile: self.profile.clone(),
             ..build::BuildOptions::default()
         };

@@ -140,7 +140,7 @@ impl Programs {
         let release = here.parent().context("this program lies in no folder")?;
         for what in [
             ["-p", "satin-cli", "--bin", "satin"],
-            ["-p", "satin", "--example", "knary"],
+            ["-p", "satin-examples", "--example", "knary"],
         ] {
             let status = build::cargo()
                 .args(["build", "--release", "--quiet"])

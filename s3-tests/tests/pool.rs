@@ -13,7 +13,15 @@ const LEAVES: u64 = 256;
 /// The directory of executables, with `satin` and the example in it, both built with the feature.
 fn built() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "-p", "satin-cli", "-p", "satin"]);
+    build.args([
+        "build",
+        "-p",
+        "satin-cli",
+        "-p",
+        "satin",
+        "-p",
+        "satin-examples",
+    ]);
     build.args(["--features", "satin-cli/s3,satin/s3"]);
     build.args(["--bin", "satin", "--example", "knary"]);
     if !cfg!(debug_assertions) {

@@ -14,7 +14,7 @@ use std::{
 };
 
 use satin_cli::{
-    build::{self, BuildTarget},
+    build,
     faults::Fault,
     pool::{Control, LocalPool, Output, Plan, PoolOutcome},
     wan::WanLink,
@@ -37,19 +37,15 @@ pub fn example(name: &str) -> PathBuf {
     if executable.exists() {
         return executable;
     }
-    let options = build::BuildOptions {
-        package: Some("satin".into()),
-        profile: Some(
-            if cfg!(debug_assertions) {
-                "dev"
-            } else {
-                "release"
-            }
-            .into(),
-        ),
-        ..build::BuildOptions::default()
-    };
-    build::build(&BuildTarget::Example(name.into()), &options).expect("the example builds")
+    // With the features of the whole workspace, whose libraries are there.
+    let mut cargo = build::cargo();
+    cargo.args(["build", "--quiet", "--workspace", "--example", name]);
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    let status = cargo.status().expect("cargo starts");
+    assert!(status.success(), "the example {name} builds");
+    executable
 }
 
 /// An example on some sites, one worker per node, with the round trip of a continent between the sites.
