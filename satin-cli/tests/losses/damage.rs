@@ -145,7 +145,7 @@ fn a_store_may_go_away_while_a_run_goes_on() {
     fs::write(home.store(), b"in its place").expect("written");
     let outcome = finish(pool);
     answers(&outcome, &CELLS.answer());
-    says(&outcome, "stays in the store, and may be resumed: ");
+    says(&outcome, "it may be resumed if its files come back");
     // It comes back: the run is still there, as nobody could note its end, and only takes time.
     fs::remove_file(home.store()).expect("removed");
     fs::rename(home.path("gone"), home.store()).expect("moved");

@@ -447,8 +447,11 @@ impl Desk {
             Ok(None) => {}
             Ok(Some(_)) => return, // it is another pool's by now
             // A store that was moved has no run either.
-            Err(error @ StableError::Missing(_)) => {
-                self.note_run(run, Some(&error));
+            Err(StableError::Missing(_)) => {
+                let run = run.run;
+                tracing::warn!(
+                    "the end of the run {run} is not noted, as the run is not in the store: it may be resumed if its files come back"
+                );
                 return self.close_log();
             }
             Err(error) => {
