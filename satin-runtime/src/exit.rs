@@ -14,12 +14,9 @@ use std::{
 };
 
 pub(crate) use crate::codes::explained;
+use crate::observe::{lines, log};
 #[cfg(unix)]
-use crate::observe::output;
-use crate::observe::{
-    lines,
-    log::{self, PanicGuard},
-};
+use crate::observe::{log::PanicGuard, output};
 
 /// Called once, with the exit code if the system tells it.
 type Hook = Box<dyn FnOnce(Option<i32>) + Send>;
