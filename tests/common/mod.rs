@@ -501,8 +501,10 @@ impl<'t> Thief<'t> {
             Answer::Aborted => self.report.aborted += 1,
             Answer::Panicked(_) => self.report.panicked += 1,
             Answer::Result { .. } => {}
-            Answer::Refused(_) if self.habits.may_refuse || self.habits.forget > 0 => {}
+            Answer::Refused(_) | Answer::Unfit(_)
+                if self.habits.may_refuse || self.habits.forget > 0 => {}
             Answer::Refused(why) => panic!("the other pool refused a job: {why}"),
+            Answer::Unfit(unfit) => panic!("the other pool refused a job: {}", unfit.why),
         }
         let Habits { late, .. } = self.habits;
         if late > 0 && self.rng.below(100) < late {
@@ -515,7 +517,7 @@ impl<'t> Thief<'t> {
 
     /// Delivers what the other pool has made of a job. True if it was wanted.
     fn deliver_done(&mut self, token: DepartureId, answer: Answer) -> bool {
-        let undone = matches!(answer, Answer::Refused(_));
+        let undone = matches!(answer, Answer::Refused(_) | Answer::Unfit(_));
         let wanted = self.deliver(token, answer);
         if wanted {
             *if undone {
@@ -543,7 +545,7 @@ impl<'t> Thief<'t> {
     }
 
     fn orphan_done(&mut self, name: JobName, answer: Answer) {
-        if matches!(answer, Answer::Refused(_)) {
+        if matches!(answer, Answer::Refused(_) | Answer::Unfit(_)) {
             return self.orphan_gone(&name);
         }
         let orphan = self.orphans.entry(name).or_default();

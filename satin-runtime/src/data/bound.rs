@@ -197,7 +197,8 @@ impl<L: Lattice> Bound<L> {
     }
 
     fn as_offer(&self, root: RootName, best: &L::Value) -> Option<Offer> {
-        match codec::write("serializing an offer", best, Effort::ANY) {
+        let what = "serializing an offer";
+        match codec::write_for::<L::Value, _>(what, best, Effort::ANY) {
             Ok(value) => Some(Offer {
                 bound: self.name(),
                 root,

@@ -77,7 +77,7 @@ impl<'g> Flow<'g> {
     }
 }
 
-impl<T: Serialize + Send + Sync + 'static> Shared<T> {
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Shared<T> {
     /// The value's name, the same on every node and in every run: the BLAKE3 hash of its bytes.
     ///
     /// (Not a method: the value may have one of that name.)
@@ -123,7 +123,8 @@ impl<T: Serialize + Send + Sync + 'static> Shared<T> {
 
     /// Enters the value in the store.
     fn enter(&self, effort: Effort) -> Result<Arc<StoredValue>, CodecError> {
-        let write = || codec::write("serializing a shared value", &self.0.value, effort);
+        let what = "serializing a shared value";
+        let write = || codec::write_for::<T, T>(what, &self.0.value, effort);
         let (bytes, mentions) = needs::gather(write);
         let entry = store().enter(bytes?, &mentions);
         entry.remember(&self.0);
@@ -143,7 +144,7 @@ fn note(entry: &Arc<StoredValue>) -> bool {
     needs::note(entry)
 }
 
-impl<T: Serialize + Send + Sync + 'static> Serialize for Shared<T> {
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Serialize for Shared<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entry = match codec::most_named() {
             Some(most) => self.entry_within(most).map_err(ser::Error::custom)?,
@@ -161,6 +162,7 @@ impl<'de, T: DeserializeOwned + Send + Sync + 'static> Deserialize<'de> for Shar
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Shared<T>, D::Error> {
         let name = ValueName::deserialize(deserializer)?;
         let entry = store().get(name).ok_or_else(|| {
+            codec::is_absent();
             de::Error::custom(format_args!(
                 "the shared value {name:?} is not in this process: its handle can be read only where the value is"
             ))

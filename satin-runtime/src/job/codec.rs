@@ -5,6 +5,9 @@
 //! recurses as deep as the value is nested: each level writes or reads at least one byte, so a look at the stack with
 //! each byte finds the end of the stack before the system does. And it may take long, or write a value of a gibibyte: a
 //! thread that cannot wait for that asks for [`Effort::QUICK`].
+//!
+//! What is read is what was written, or an error: fields that are left out, parts that are miscounted, and bytes that are left over
+//! are errors, and the first value of each type is read back before it leaves ([`write_for`]).
 
 use std::{
     any::Any,
@@ -15,11 +18,14 @@ use std::{
 use postcard::{Deserializer, de_flavors, ser_flavors};
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use super::fault::Fault;
 use super::{
-    numbers,
+    fault::{self, Why},
+    needs, numbers,
     occupation::{Activity, during},
     room,
     size::{Size, Sizer},
+    trial,
 };
 
 /// The most bytes that the arguments or the result of one job may take. Less, and large results are computed at home; more,
@@ -31,6 +37,10 @@ const QUICK_BYTES: usize = 4 << 10;
 
 /// Bytes for which there is room from the beginning: those of most arguments.
 const AT_ONCE: usize = 64;
+
+/// A value of more bytes is not read back on trial. Too small: a type all of whose values are large is never tried. Too large: the trial
+/// takes as much memory again.
+const MOST_TRIED: usize = 64 << 20;
 
 /// Stack that a quick writer may use.
 const QUICK_STACK: usize = 64 << 10;
@@ -77,14 +87,31 @@ pub enum CodecError {
     /// The linker dropped the function's registration.
     #[error("the function is not registered")]
     Unregistered,
+    /// Jobs of the function stay where they are.
+    #[error("the function has been told to be unfit to travel")]
+    Unfit,
     /// Code of the user, or the format, says no.
-    #[error("{what} failed: {error}")]
-    Failed {
+    #[error("{what} failed: {fault}")]
+    Faulty {
         /// The action that failed.
         what: &'static str,
-        /// The error of the code or the format.
-        error: postcard::Error,
+        /// What is wrong.
+        fault: Fault,
     },
+}
+
+impl CodecError {
+    /// An error of the code or the format, with what was found on the way.
+    fn of<T: ?Sized>(what: &'static str, error: postcard::Error) -> CodecError {
+        let fault = fault::found::<T>(error);
+        CodecError::Faulty { what, fault }
+    }
+
+    /// Does it hold for all values of the type, and not for this one alone?
+    #[must_use]
+    pub fn is_of_type(&self) -> bool {
+        matches!(self, CodecError::Faulty { fault, .. } if fault.is_of_type())
+    }
 }
 
 /// How much may be done to write a value.
@@ -243,6 +270,47 @@ pub fn write<T: Serialize + ?Sized>(
     value: &T,
     effort: Effort,
 ) -> Result<Vec<u8>, CodecError> {
+    trial::apart(|| write_here(what, value, effort))
+}
+
+/// As [`write`], of a value that will be read as an `R`. If something in it is the first of its type, it is read back, and an error if
+/// that does not give the same.
+///
+/// # Errors
+/// As [`write`] and [`read`].
+pub fn write_for<R: DeserializeOwned, T: Serialize + ?Sized>(
+    what: &'static str,
+    value: &T,
+    effort: Effort,
+) -> Result<Vec<u8>, CodecError> {
+    let of = std::any::type_name::<R>();
+    let (bytes, new) = trial::new_ones(of, || write_here(what, value, effort));
+    let bytes = bytes?;
+    if new.is_empty() || bytes.len() > MOST_TRIED {
+        return Ok(bytes);
+    }
+    if effort.quick && effort.most == QUICK_BYTES {
+        return Err(CodecError::NotQuick { what });
+    }
+    let write_again = || drop(needs::look(|| write_here(what, value, effort)));
+    let read = || {
+        let read = needs::look(|| read_here::<R>(what, &bytes)).0?;
+        guard(what, || drop(read))
+    };
+    match trial::compare(write_again, read) {
+        Some(Err(error)) => return Err(error),
+        Some(Ok(())) => trial::went_well(&new),
+        None => {}
+    }
+    Ok(bytes)
+}
+
+fn write_here<T: Serialize + ?Sized>(
+    what: &'static str,
+    value: &T,
+    effort: Effort,
+) -> Result<Vec<u8>, CodecError> {
+    fault::forget();
     let Stack { mut limit, mib } = stack();
     if effort.quick {
         limit = limit.max(stack_pointer().saturating_sub(QUICK_STACK));
@@ -281,7 +349,7 @@ pub fn write<T: Serialize + ?Sized>(
             what,
             stack_mib: mib,
         },
-        None => CodecError::Failed { what, error },
+        None => CodecError::of::<T>(what, error),
     })
 }
 
@@ -310,11 +378,16 @@ fn write_with<T: Serialize + ?Sized, F: ser_flavors::Flavor>(
     serializer.output.finalize()
 }
 
-/// Writes a part of the value that is being written on this thread, with as little effort as that.
+/// Something that the value mentions which is being read is not in this process.
+pub(crate) fn is_absent() {
+    trial::is_absent();
+}
+
+/// Writes a part of the value that is being written on this thread, with as little effort as that. It will be read as an `R`.
 ///
 /// # Errors
-/// As [`write`].
-pub(crate) fn write_part<T: Serialize + ?Sized>(
+/// As [`write_for`].
+pub(crate) fn write_part<R: DeserializeOwned, T: Serialize + ?Sized>(
     what: &'static str,
     part: &T,
 ) -> Result<Vec<u8>, CodecError> {
@@ -326,7 +399,7 @@ pub(crate) fn write_part<T: Serialize + ?Sized>(
         },
         None => Effort::at_most(MOST.get()),
     };
-    write(what, part, effort)
+    write_for::<R, T>(what, part, effort)
 }
 
 /// Writes a value piece by piece, so that no caller need keep all of it.
@@ -346,21 +419,53 @@ pub fn stream<T: Serialize + ?Sized>(
         lowest: limit,
         met: &met,
     };
-    let written = guard(what, || write_with(value, streamer))?;
+    fault::forget();
+    let written = trial::apart(|| guard(what, || write_with(value, streamer)))?;
     written.map_err(|error| match met.get() {
         Some(_) => CodecError::TooDeep {
             what,
             stack_mib: mib,
         },
-        None => CodecError::Failed { what, error },
+        None => CodecError::of::<T>(what, error),
     })
 }
 
-/// Reads a value from the beginning of the bytes. `what` begins the error: "reading the result".
+/// Reads a value. `what` begins the error: "reading the result".
 ///
 /// # Errors
-/// If code of the user fails or panics, the bytes are malformed, or nested too deeply.
+/// If code of the user fails or panics, the bytes are malformed, nested too deeply, or more than the value has.
 pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, CodecError> {
+    trial::apart(|| read_here(what, bytes))
+}
+
+/// As [`read`], of bytes behind whose beginning others follow.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_beginning<T: DeserializeOwned>(
+    what: &'static str,
+    bytes: &[u8],
+) -> Result<T, CodecError> {
+    trial::apart(|| read_some(what, bytes)).map(|(value, _)| value)
+}
+
+fn read_here<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, CodecError> {
+    match read_some(what, bytes)? {
+        (value, 0) => Ok(value),
+        (value, left) => {
+            guard(what, || drop(value))?;
+            let fault = Fault::of_type::<T>(Why::BytesLeft(left));
+            Err(CodecError::Faulty { what, fault })
+        }
+    }
+}
+
+/// Reads a value; gives the number of the bytes that are left too.
+fn read_some<T: DeserializeOwned>(
+    what: &'static str,
+    bytes: &[u8],
+) -> Result<(T, usize), CodecError> {
+    fault::forget();
     let Stack { limit, mib } = stack();
     let met = Cell::new(None);
     let reader = Reader {
@@ -370,7 +475,9 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
     };
     let read = during(Activity::Transfer, || {
         guard(what, || {
-            numbers::read(&mut Deserializer::from_flavor(reader))
+            let mut from = Deserializer::from_flavor(reader);
+            let value = numbers::read(&mut from)?;
+            Ok((value, from.finalize()?.len()))
         })
     })?;
     read.map_err(|error| match met.get() {
@@ -378,7 +485,7 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
             what,
             stack_mib: mib,
         },
-        None => CodecError::Failed { what, error },
+        None => CodecError::of::<T>(what, error),
     })
 }
 
@@ -387,10 +494,19 @@ pub fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, 
 /// # Errors
 /// `run` panicked.
 pub fn guard<R>(what: &'static str, run: impl FnOnce() -> R) -> Result<R, CodecError> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| CodecError::Panicked {
-        what,
-        message: message(&*payload).unwrap_or("without a message").to_owned(),
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let message = message(&*payload).unwrap_or("without a message").to_owned();
+        drop_payload(payload);
+        CodecError::Panicked { what, message }
     })
+}
+
+/// Drops the payload of a panic, which is a value of the user: its destructor may panic too.
+pub fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // Who knows how many follow.
+        std::mem::forget(next);
+    }
 }
 
 /// The text of a panic's payload, if it has any.
@@ -582,7 +698,7 @@ mod tests {
         assert_eq!(bytes, postcard::to_stdvec(&value).expect("written"));
         assert_eq!(read(WHAT, &bytes), Ok(value));
         let cut = read::<(u64, String, Option<i32>)>(WHAT, &bytes[..bytes.len() - 1]);
-        assert!(matches!(cut, Err(CodecError::Failed { .. })), "{cut:?}");
+        assert!(matches!(cut, Err(CodecError::Faulty { .. })), "{cut:?}");
     }
 
     #[test]

@@ -9,12 +9,12 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Answer, Fingerprint, HeldValue, JobSample, JobShape, Kept, Size, ValueName, ValueSize,
@@ -450,7 +450,8 @@ impl<'w> Sieve<'w> {
             true => Effort::keeping(most),
             false => Effort::up_to(most),
         };
-        let (bytes, values) = needs::look(|| codec::write(WRITING_RESULT, &answer, effort));
+        let write = || codec::write_for::<AnswerRead<F>, _>(WRITING_RESULT, &answer, effort);
+        let (bytes, values) = needs::look(write);
         match bytes {
             // The values may be gone with this node, and then nobody could read the result.
             Ok(_) if !self.values && !values.is_empty() => Caught::Nothing,
@@ -552,7 +553,7 @@ pub(crate) fn export_sent<F: Function>(
     sent: &<F::Kinds as Kinds>::Sent<'_>,
     effort: Effort,
 ) -> Result<Packed, CodecError> {
-    pack(WRITING_ARGUMENTS, sent, effort)
+    pack::<<F::Kinds as Kinds>::Own, _>(WRITING_ARGUMENTS, sent, effort)
 }
 
 /// The parts of a value that are looked at to find out its size. Too small: of trees of boxes only a lower bound is known that says
@@ -663,7 +664,7 @@ pub(crate) fn answer_to_keep<F: Function>(
     if !is_quick_to_keep(&answer, took) {
         return None;
     }
-    pack(WRITING_RESULT, &answer, Effort::at_most(most)).ok()
+    pack_answer::<F, _>(&answer, Effort::at_most(most)).ok()
 }
 
 /// Bytes of small arguments of a root job. Too small: root jobs with a few thousand numbers go without a fingerprint. Too large: short root
@@ -744,17 +745,36 @@ fn run_bytes<F: Function>(
     let is_large = || codec::measure(&done, PARTS).is_some_and(|size| stays(size.bytes, took));
     let packed = match keeps && is_large() {
         true => pack_parts::<F>(&done, took),
-        false => pack(WRITING_RESULT, &done, Effort::ANY),
+        false => pack_answer::<F, _>(&done, Effort::ANY),
     };
     // A destructor that panics takes nothing with it that is wanted.
     let _ = codec::guard("dropping the result", || drop(done));
     packed.map_err(RemoteFailure::Codec)
 }
 
-fn pack<T: Serialize>(what: &'static str, value: &T, effort: Effort) -> Result<Packed, CodecError> {
-    let (bytes, needs) = needs::gather_sizes(|| codec::write(what, value, effort));
+/// Writes what is read as an `R`.
+fn pack<R: DeserializeOwned, T: Serialize>(
+    what: &'static str,
+    value: &T,
+    effort: Effort,
+) -> Result<Packed, CodecError> {
+    let write = || codec::write_for::<R, T>(what, value, effort);
+    let (bytes, needs) = needs::gather_sizes(write);
     let kept = Vec::new();
     bytes.map(|bytes| Packed { bytes, needs, kept })
+}
+
+/// What a job gives, as it is read: its result, and its changed `&mut` arguments.
+type AnswerRead<F> = (
+    Carried<<F as Function>::Out>,
+    <<F as Function>::Kinds as Kinds>::Back,
+);
+
+fn pack_answer<F: Function, T: Serialize>(
+    answer: &T,
+    effort: Effort,
+) -> Result<Packed, CodecError> {
+    pack::<AnswerRead<F>, T>(WRITING_RESULT, answer, effort)
 }
 
 /// Are so many bytes, which a task has made in that time, kept where they were made?
@@ -773,7 +793,7 @@ fn pack_parts<F: Function>(
     F::Kinds::outputs(back, &mut |output| writer.add(output));
     let packed = writer.finish(took)?;
     match packed.kept.is_empty() {
-        true => pack(WRITING_RESULT, done, Effort::ANY),
+        true => pack_answer::<F, _>(done, Effort::ANY),
         false => Ok(packed),
     }
 }
@@ -783,16 +803,15 @@ pub(crate) fn read_answer<F: Function>(
     answer: &super::Payload,
 ) -> Result<(F::Out, <F::Kinds as Kinds>::Back), CodecError> {
     let read = || codec::read(READING_RESULT, answer);
-    let (Carried(out), back): (Carried<F::Out>, <F::Kinds as Kinds>::Back) =
-        payload::reading(answer.bytes(), read)?;
+    let (Carried(out), back): AnswerRead<F> = payload::reading(answer.bytes(), read)?;
     Ok((out, back))
 }
 
-/// Copies the changed `&mut` arguments back and drops the result.
+/// Copies the changed `&mut` arguments back and drops the result. They stay if it cannot be read.
 unsafe fn finish<F: Function>(slot: &Slot, answer: &super::Payload) -> Result<(), CodecError> {
+    let (out, back) = read_answer::<F>(answer)?;
     // SAFETY: the caller says that the job is answered, which keeps its arguments, and that it is its own.
     let args = unsafe { slot.take::<Args<'_, F>>() };
-    let (out, back) = read_answer::<F>(answer)?;
     F::Kinds::copy_back(args, back);
     drop(out);
     Ok(())
@@ -812,7 +831,7 @@ impl<F: Function<Out: Speculative>> JudgeOf<F> {
         in_slot: |slot| unsafe { slot.peek::<F::Out>() }.failed(),
         in_bytes: |bytes| {
             // The result is the first half of what travels.
-            let out = codec::read::<Carried<F::Out>>(READING_RESULT, bytes);
+            let out = codec::read_beginning::<Carried<F::Out>>(READING_RESULT, bytes);
             let failed =
                 out.and_then(|Carried(out)| codec::guard("judging the result", || out.failed()));
             failed.unwrap_or(false)
@@ -890,6 +909,31 @@ pub(crate) fn note_effort(number: u32, took: Option<Duration>) {
     if let Some(quick) = quick_ones().get(number as usize) {
         quick.store(took.is_some_and(|took| took <= QUICK), Ordering::Relaxed);
     }
+}
+
+/// A function some of whose arguments or results cannot be written or read is offered to no other node after so many of them, if it is
+/// not known whether that holds for all. Too small: a few odd values keep all jobs here. Too large: jobs go back and forth.
+const MOST_UNFIT: u32 = 8;
+
+/// How many jobs of each function have turned out to be unfit to travel.
+fn unfit_ones() -> &'static [AtomicU32] {
+    static UNFIT: OnceLock<Vec<AtomicU32>> = OnceLock::new();
+    UNFIT.get_or_init(|| numbered().iter().map(|_| AtomicU32::new(0)).collect())
+}
+
+/// Notes that arguments or a result of the function with that number cannot be written or read; `of_type`: none can.
+pub(crate) fn note_unfit(number: u32, of_type: bool) {
+    if let Some(unfit) = unfit_ones().get(number as usize) {
+        let more = if of_type { MOST_UNFIT } else { 1 };
+        let sum = |unfit: u32| Some(unfit.saturating_add(more));
+        let _ = unfit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+    }
+}
+
+/// Do jobs of the function with that number stay in this process?
+pub(crate) fn is_unfit(number: u32) -> bool {
+    (unfit_ones().get(number as usize))
+        .is_some_and(|unfit| unfit.load(Ordering::Relaxed) >= MOST_UNFIT)
 }
 
 /// A hash over all registered functions with their names and the types of their arguments, and over the types of plain data, whose

@@ -24,6 +24,7 @@ use serde::{
 use super::{
     ValueName,
     codec::{self, CodecError, Effort},
+    fault,
     loans::{self, Lendable},
     numbers::{self, Returned},
 };
@@ -51,16 +52,16 @@ pub trait Travels: Sized + 'static {
 
 impl<T: Serialize + DeserializeOwned + 'static> Travels for T {
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.serialize(to)
+        self.serialize(to).map_err(fault::within_type::<T, _>)
     }
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-        T::deserialize(from)
+        T::deserialize(from).map_err(fault::within_type::<T, _>)
     }
     fn write_all<S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
-        all.serialize(to)
+        all.serialize(to).map_err(fault::within_type::<T, _>)
     }
     fn read_all<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-        Vec::deserialize(from)
+        Vec::deserialize(from).map_err(fault::within_type::<T, _>)
     }
     fn read_returned<'de, D: Deserializer<'de>>(from: D) -> Result<Returned<T>, D::Error> {
         numbers::read_returned(from)
@@ -117,7 +118,7 @@ macro_rules! lent_as {
                 owned
             }
             fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                self.serialize(to)
+                self.serialize(to).map_err(fault::within_type::<Self, _>)
             }
         }
     )*};
@@ -397,13 +398,13 @@ const WRITING_OUTPUT: &str = "serializing what a task has made";
 
 impl<T: Travels> Output for Carried<T> {
     fn write(&self) -> Result<Vec<u8>, CodecError> {
-        codec::write(WRITING_OUTPUT, self, Effort::ANY)
+        codec::write_for::<Carried<T>, _>(WRITING_OUTPUT, self, Effort::ANY)
     }
 }
 
 impl<T: Travels> Output for CarriedBack<T> {
     fn write(&self) -> Result<Vec<u8>, CodecError> {
-        codec::write(WRITING_OUTPUT, self, Effort::ANY)
+        codec::write_for::<CarriedBack<T>, _>(WRITING_OUTPUT, self, Effort::ANY)
     }
 }
 

@@ -232,7 +232,7 @@ pub fn name_ahead(data: &dyn Lendable) -> Option<ValueSize> {
 /// # Errors
 /// They are not in this process, or cannot be read as such data.
 pub fn read<T: Travels + Send + Sync>(name: ValueName) -> Result<Arc<T>, ReadError> {
-    let value = needs::find(name).ok_or(ReadError::NotHere(name))?;
+    let value = find(name)?;
     let read = |bytes: &[u8]| {
         codec::read("deserializing borrowed data", bytes).map(|Carried(value): Carried<T>| value)
     };
@@ -244,8 +244,15 @@ pub fn read<T: Travels + Send + Sync>(name: ValueName) -> Result<Arc<T>, ReadErr
 /// # Errors
 /// As [`read`].
 pub fn read_own<T: DeserializeOwned>(name: ValueName) -> Result<T, ReadError> {
-    let value = needs::find(name).ok_or(ReadError::NotHere(name))?;
+    let value = find(name)?;
     codec::read("deserializing data that a task changes", value.bytes()).map_err(ReadError::Codec)
+}
+
+fn find(name: ValueName) -> Result<HeldValue, ReadError> {
+    needs::find(name).ok_or_else(|| {
+        codec::is_absent();
+        ReadError::NotHere(name)
+    })
 }
 
 /// Why data that a job borrows cannot be read.

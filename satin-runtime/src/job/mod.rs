@@ -1,6 +1,7 @@
 //! The parts of a job: an invocation of a spawnable function, with its arguments and a place for its result.
 //!
 //! * [`codec`]: where values of the user become bytes, and bytes values.
+//! * `trial`, `fault`: whether a type's values can travel, and what is wrong if they cannot.
 //! * [`id`]: the path from the root to the job, and the fingerprint that says what it computes.
 //! * [`kinds`]: how each kind of argument is lent, sent and copied back.
 //! * [`function`]: spawnable functions as the runtime sees them, their vtables and their registry.
@@ -21,6 +22,7 @@
 //! Knows nothing of threads, deques or other nodes.
 
 pub mod codec;
+mod fault;
 pub mod function;
 pub mod harvest;
 pub mod id;
@@ -43,6 +45,7 @@ mod size;
 pub mod stored;
 pub mod tally;
 pub mod travel;
+mod trial;
 
 pub use function::{Function, Info, VTable, by_number, number_of, program_hash, registered};
 pub use harvest::{Fact, Gathered, GatheredFact, Harvest};
@@ -52,7 +55,7 @@ pub use needs::HeldValue;
 pub use numbers::plain;
 pub use orphans::{Kin, OrphanIndex};
 pub use parcel::{
-    Answer, BoundName, History, Kept, Offer, Parcel, RootName, RootRun, RootTag, ValueName,
+    Answer, BoundName, History, Kept, Offer, Parcel, RootName, RootRun, RootTag, Unfit, ValueName,
     ValueSize,
 };
 pub use payload::Payload;

@@ -87,6 +87,19 @@ pub enum Answer {
     Refused(String),
     /// The job was aborted there, on request.
     Aborted,
+    /// Its arguments cannot be read there, or its result cannot be written.
+    Unfit(Unfit),
+}
+
+/// Why jobs of a function cannot travel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unfit {
+    /// The number of the function: that of the job, or the one that its loop calls.
+    pub function: u32,
+    /// None can, whatever its arguments are.
+    pub of_type: bool,
+    /// For people: what is wrong.
+    pub why: String,
 }
 
 impl Answer {
@@ -94,6 +107,15 @@ impl Answer {
     #[must_use]
     pub fn refused(why: &str) -> Answer {
         Answer::Refused(why.into())
+    }
+
+    /// Is the job still to be done?
+    #[must_use]
+    pub fn is_undone(&self) -> bool {
+        matches!(
+            self,
+            Answer::Refused(_) | Answer::Aborted | Answer::Unfit(_)
+        )
     }
 
     /// A result of which nothing is kept elsewhere.
@@ -129,7 +151,9 @@ impl Answer {
                 let kept = kept.as_ref().map_or(0, |kept| kept.values.len());
                 bytes.len() + (needs.len() + kept) * size_of::<ValueName>()
             }
-            Answer::Panicked(text) | Answer::Refused(text) => text.len(),
+            Answer::Panicked(text)
+            | Answer::Refused(text)
+            | Answer::Unfit(Unfit { why: text, .. }) => text.len(),
             Answer::Aborted => 0,
         }
     }

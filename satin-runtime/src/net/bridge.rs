@@ -17,7 +17,7 @@ use crate::{
     data::{self, Manners},
     job::{
         Answer, Back, BoundName, HeldValue, JobId, JobLoad, JobName, JobSample, JobTrip,
-        KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved,
+        KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, Unfit,
         ValueName, ValueSize, Wants, needs,
     },
     node::{
@@ -348,6 +348,11 @@ impl Bridge {
         self.gate.after_offers(move |gate| {
             gate.put_back(departure, back);
         });
+    }
+
+    pub(super) fn stays(&self, departure: DepartureId, unfit: Unfit) {
+        self.gate
+            .after_offers(move |gate| gate.stays(departure, &unfit));
     }
 
     pub(super) fn orphan(&self, news: OrphanNews) {

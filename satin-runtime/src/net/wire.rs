@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;
@@ -497,7 +497,7 @@ mod tests {
     use crate::{
         job::{
             Answer, BoundName, Fingerprint, History, JobId, Kept, Offer, Parcel, RootName, RootRun,
-            ValueName, ValueSize,
+            Unfit, ValueName, ValueSize,
         },
         node::{NodeId, Request, RequestKind, Spent, Token},
     };
@@ -597,6 +597,13 @@ mod tests {
             ".*".prop_map(Answer::Panicked),
             ".*".prop_map(Answer::Refused),
             Just(Answer::Aborted),
+            (any::<u32>(), any::<bool>(), ".*").prop_map(|(function, of_type, why)| {
+                Answer::Unfit(Unfit {
+                    function,
+                    of_type,
+                    why,
+                })
+            }),
         ]
     }
 

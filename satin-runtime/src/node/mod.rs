@@ -20,7 +20,7 @@ use rand::{SeedableRng, rngs::SmallRng};
 
 use crate::job::{
     Answer, Back, Batch, Gathered, JobId, JobLoad, JobName, JobSample, KeptElsewhere, Offer,
-    OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, ValueSize,
+    OrphanNews, Parcel, Recall, RootName, RootRun, RootTag, Saved, Unfit, ValueName, ValueSize,
 };
 
 pub(crate) mod books;
@@ -319,6 +319,8 @@ pub enum Action {
     NotePart(DepartureId, u16),
     /// The job comes back undone.
     PutBack(DepartureId, Back),
+    /// The job is about to come back, as it cannot travel: it is to be offered to nobody else.
+    Unfit(DepartureId, Unfit),
     /// Tell the workers news of the orphan table, in which marked jobs look themselves up.
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.

@@ -406,7 +406,11 @@ pub(super) unsafe fn collect<F: Function>(slot: *const Slot) -> F::Out {
         // SAFETY: the state says that a payload is there.
         SlotState::Panicked => resume_unwind(unsafe { job.take::<Payload>() }),
         // SAFETY: the state says that the arguments and an answer are there.
-        SlotState::Answered => unsafe { gate::import::<F>(job) },
+        SlotState::Answered => unsafe { gate::import::<F>(job) }.unwrap_or_else(|| {
+            let index = job.index();
+            // SAFETY: it still has its arguments, and is the caller's.
+            unsafe { run_here::<F>(Pushed { slot, index }, job.parent.get()) }
+        }),
         SlotState::Aborted => raise_abort(),
         state => unreachable!("collected a job in state {state:?}"),
     }

@@ -18,7 +18,7 @@ use super::{
         JobPlace, RootFrame, below, children_aborted, depth_of, frames_walked, hands_on, place_of,
         root_of, tear, walk_to_root,
     },
-    gate::{self, HostedTask},
+    gate::{self, Finished, HostedTask},
     harvest::Reaper,
     pool::{Awaits, Pool},
     progress::{RunningJob, Stage, Surveyor},
@@ -1104,7 +1104,7 @@ impl Worker {
         // The abort may have come during the wait.
         let abort = abort || is_unwanted();
         self.set_head(slot);
-        let state = if !here {
+        let mut state = if !here {
             job.state()
         } else if abort {
             // SAFETY: the job is ours and has not run.
@@ -1113,6 +1113,17 @@ impl Worker {
         } else {
             self.run_in_place(slot, frame)
         };
+        if state == SlotState::Answered && !abort {
+            // SAFETY: the state says that arguments and an answer are there.
+            state = match unsafe { gate::finish(job) } {
+                Finished::Done => SlotState::Aborted,
+                Finished::Unreadable => self.run_in_place(slot, frame),
+                Finished::Panicked(message) => {
+                    self.abort_children(frame);
+                    resume_unwind(Box::new(message));
+                }
+            };
+        }
         match state {
             SlotState::Done => {
                 // SAFETY: the state says that a result of the function is there.
@@ -1126,17 +1137,10 @@ impl Worker {
                     resume_unwind(payload);
                 }
             }
-            SlotState::Answered if abort => {
+            SlotState::Answered => {
                 drop(gate::take_answer(job));
                 // SAFETY: an answered job keeps its arguments.
                 quietly(|| unsafe { (function.drop_args)(job) });
-            }
-            SlotState::Answered => {
-                // SAFETY: the state says that arguments and an answer are there.
-                if let Err(message) = unsafe { gate::finish(job) } {
-                    self.abort_children(frame);
-                    resume_unwind(Box::new(message));
-                }
             }
             _ => {}
         }

@@ -11,7 +11,14 @@ use serde::{
 };
 
 use super::{
-    BLOCK, CHUNK, Class, FEWEST, FORMS, ITEMS, SEQUENCE, class::AsInMemory, codec::LARGEST, plain,
+    super::{
+        fault::{self, Why},
+        trial::{Shape, meet},
+    },
+    BLOCK, CHUNK, Class, FEWEST, FORMS, ITEMS, SEQUENCE,
+    class::AsInMemory,
+    codec::LARGEST,
+    plain,
 };
 
 /// Bytes, as serde is to see them.
@@ -30,7 +37,40 @@ pub(super) struct Packing<S>(pub(super) S);
 struct Packed<'a, T: ?Sized>(&'a T);
 
 /// A value of several parts, each of which goes through [`Packing`].
-pub(super) struct Compound<C>(C);
+pub(super) struct Compound<C> {
+    to: C,
+    /// The name of its type, if it has one.
+    of: &'static str,
+    announced: usize,
+    written: usize,
+}
+
+impl<C> Compound<C> {
+    #[inline]
+    fn new(to: C, of: &'static str, announced: usize) -> Compound<C> {
+        Compound {
+            to,
+            of,
+            announced,
+            written: 0,
+        }
+    }
+
+    /// All parts have been written. An error if they are others than were announced: the reader would take what follows for one of them.
+    #[inline]
+    fn finish<E: ser::Error>(self) -> Result<C, E> {
+        let Compound {
+            to,
+            of,
+            announced,
+            written,
+        } = self;
+        if announced == written {
+            return Ok(to);
+        }
+        Err(fault::raise(Why::Count { announced, written }, of, ""))
+    }
+}
 
 impl<T: Serialize + ?Sized> Serialize for Packed<'_, T> {
     #[inline]
@@ -45,17 +85,6 @@ macro_rules! hand_on {
             #[inline]
             fn $method(self, $($name: $argument),*) -> Result<$result, S::Error> {
                 self.0.$method($($name),*)
-            }
-        )*
-    };
-}
-
-macro_rules! hand_on_compounds {
-    ($($method:ident($($name:ident: $argument:ty),*) -> $result:ident;)*) => {
-        $(
-            #[inline]
-            fn $method(self, $($name: $argument),*) -> Result<Self::$result, S::Error> {
-                self.0.$method($($name),*).map(Compound)
             }
         )*
     };
@@ -91,16 +120,77 @@ impl<S: Serializer> Serializer for Packing<S> {
         serialize_none() -> S::Ok;
         serialize_unit() -> S::Ok;
         serialize_unit_struct(name: &'static str) -> S::Ok;
-        serialize_unit_variant(name: &'static str, index: u32, variant: &'static str) -> S::Ok;
     }
 
-    hand_on_compounds! {
-        serialize_tuple(length: usize) -> SerializeTuple;
-        serialize_tuple_struct(name: &'static str, length: usize) -> SerializeTupleStruct;
-        serialize_tuple_variant(name: &'static str, index: u32, variant: &'static str, length: usize) -> SerializeTupleVariant;
-        serialize_map(length: Option<usize>) -> SerializeMap;
-        serialize_struct(name: &'static str, length: usize) -> SerializeStruct;
-        serialize_struct_variant(name: &'static str, index: u32, variant: &'static str, length: usize) -> SerializeStructVariant;
+    #[inline]
+    fn serialize_unit_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+    ) -> Result<S::Ok, S::Error> {
+        meet(Shape::of_variant(name, index, variant, 0));
+        self.0.serialize_unit_variant(name, index, variant)
+    }
+
+    #[inline]
+    fn serialize_tuple(self, length: usize) -> Result<Self::SerializeTuple, S::Error> {
+        let to = self.0.serialize_tuple(length)?;
+        Ok(Compound::new(to, "", length))
+    }
+
+    #[inline]
+    fn serialize_tuple_struct(
+        self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeTupleStruct, S::Error> {
+        meet(Shape::of_struct(name, length));
+        let to = self.0.serialize_tuple_struct(name, length)?;
+        Ok(Compound::new(to, name, length))
+    }
+
+    #[inline]
+    fn serialize_tuple_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeTupleVariant, S::Error> {
+        meet(Shape::of_variant(name, index, variant, length));
+        let to = (self.0).serialize_tuple_variant(name, index, variant, length)?;
+        Ok(Compound::new(to, name, length))
+    }
+
+    fn serialize_map(self, length: Option<usize>) -> Result<Self::SerializeMap, S::Error> {
+        let length = length.ok_or_else(|| fault::raise(Why::NoLength, "", ""))?;
+        let to = self.0.serialize_map(Some(length))?;
+        Ok(Compound::new(to, "", length))
+    }
+
+    #[inline]
+    fn serialize_struct(
+        self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeStruct, S::Error> {
+        meet(Shape::of_struct(name, length));
+        let to = self.0.serialize_struct(name, length)?;
+        Ok(Compound::new(to, name, length))
+    }
+
+    #[inline]
+    fn serialize_struct_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeStructVariant, S::Error> {
+        meet(Shape::of_variant(name, index, variant, length));
+        let to = (self.0).serialize_struct_variant(name, index, variant, length)?;
+        Ok(Compound::new(to, name, length))
     }
 
     #[inline]
@@ -125,6 +215,7 @@ impl<S: Serializer> Serializer for Packing<S> {
         variant: &'static str,
         value: &T,
     ) -> Result<S::Ok, S::Error> {
+        meet(Shape::of_variant(name, index, variant, 1));
         (self.0).serialize_newtype_variant(name, index, variant, &Packed(value))
     }
 
@@ -140,15 +231,14 @@ impl<S: Serializer> Serializer for Packing<S> {
 
     /// The number of elements is the first field of the variant.
     fn serialize_seq(self, length: Option<usize>) -> Result<Self::SerializeSeq, S::Error> {
-        let unknown = || ser::Error::custom("a sequence does not know how many elements it has");
-        let length = length.ok_or_else(unknown)?;
+        let length = length.ok_or_else(|| fault::raise(Why::NoLength, "", ""))?;
         if length > LARGEST {
             return Err(ser::Error::custom("a sequence of too many elements"));
         }
         let form = FORMS[ITEMS as usize];
         let mut fields = (self.0).serialize_tuple_variant(SEQUENCE, ITEMS, form, length + 1)?;
         fields.serialize_field(&length)?;
-        Ok(Compound(fields))
+        Ok(Compound::new(fields, "", length))
     }
 
     fn collect_seq<I>(self, items: I) -> Result<S::Ok, S::Error>
@@ -242,23 +332,19 @@ fn write_pieces<S: Serializer>(
     }
 }
 
-impl<C: SerializeTupleVariant> SerializeSeq for Compound<C> {
-    type Ok = C::Ok;
-    type Error = C::Error;
-
-    #[inline]
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), C::Error> {
-        self.0.serialize_field(&Packed(value))
-    }
-
-    fn end(self) -> Result<C::Ok, C::Error> {
-        self.0.end()
-    }
+/// The name, if there is one.
+macro_rules! named {
+    () => {
+        ""
+    };
+    ($name:ident) => {
+        $name
+    };
 }
 
 macro_rules! compound {
-    ($($of:ident $method:ident($($name:ident)?);)*) => {$(
-        impl<C: $of> $of for Compound<C> {
+    ($($of:ident $method:ident by $through:ident $field:ident($($name:ident)?) $(or $skip:ident)?;)*) => {$(
+        impl<C: $through> $of for Compound<C> {
             type Ok = C::Ok;
             type Error = C::Error;
 
@@ -268,22 +354,32 @@ macro_rules! compound {
                 $($name: &'static str,)?
                 value: &T,
             ) -> Result<(), C::Error> {
-                self.0.$method($($name,)? &Packed(value))
+                self.written += 1;
+                let within = |error| fault::within(error, self.of, named!($($name)?));
+                self.to.$field($($name,)? &Packed(value)).map_err(within)
             }
 
+            $(
+                fn $skip(&mut self, name: &'static str) -> Result<(), C::Error> {
+                    Err(fault::raise(Why::LeftOut, self.of, name))
+                }
+            )?
+
+            #[inline]
             fn end(self) -> Result<C::Ok, C::Error> {
-                self.0.end()
+                self.finish()?.end()
             }
         }
     )*};
 }
 
 compound! {
-    SerializeTuple serialize_element();
-    SerializeTupleStruct serialize_field();
-    SerializeTupleVariant serialize_field();
-    SerializeStruct serialize_field(name);
-    SerializeStructVariant serialize_field(name);
+    SerializeSeq serialize_element by SerializeTupleVariant serialize_field();
+    SerializeTuple serialize_element by SerializeTuple serialize_element();
+    SerializeTupleStruct serialize_field by SerializeTupleStruct serialize_field();
+    SerializeTupleVariant serialize_field by SerializeTupleVariant serialize_field();
+    SerializeStruct serialize_field by SerializeStruct serialize_field(name) or skip_field;
+    SerializeStructVariant serialize_field by SerializeStructVariant serialize_field(name) or skip_field;
 }
 
 impl<C: SerializeMap> SerializeMap for Compound<C> {
@@ -292,15 +388,16 @@ impl<C: SerializeMap> SerializeMap for Compound<C> {
 
     #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), C::Error> {
-        self.0.serialize_key(&Packed(key))
+        self.written += 1;
+        self.to.serialize_key(&Packed(key))
     }
 
     #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), C::Error> {
-        self.0.serialize_value(&Packed(value))
+        self.to.serialize_value(&Packed(value))
     }
 
     fn end(self) -> Result<C::Ok, C::Error> {
-        self.0.end()
+        self.finish()?.end()
     }
 }

@@ -12,7 +12,11 @@ use serde::{
 };
 
 use super::{
-    super::payload,
+    super::{
+        fault::{self, Why},
+        payload,
+        trial::{self, FieldsTrial},
+    },
     BLOCK, Class, FORMS, ITEMS, PLAIN, SEQUENCE,
     class::{Piece, WholeChunk},
     codec::LARGEST,
@@ -127,14 +131,21 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Unpacking<D> {
         deserialize_bool deserialize_char deserialize_str deserialize_string
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
-        deserialize_f32 deserialize_f64 deserialize_unit deserialize_identifier
+        deserialize_f32 deserialize_f64 deserialize_unit
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        fault::note(Why::AsksFormat, "", "");
+        self.0.deserialize_identifier(visitor)
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        fault::note(Why::AsksFormat, "", "");
         self.0.deserialize_any(Unpacking(visitor))
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        fault::note(Why::AsksFormat, "", "");
         self.0.deserialize_ignored_any(Unpacking(visitor))
     }
 
@@ -189,7 +200,12 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Unpacking<D> {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        (self.0).deserialize_tuple_struct(name, length, Unpacking(visitor))
+        let visitor = StructVisitor {
+            visitor,
+            of: Some(name),
+            fields: &[],
+        };
+        (self.0).deserialize_tuple_struct(name, length, visitor)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -203,7 +219,12 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Unpacking<D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        (self.0).deserialize_struct(name, fields, Unpacking(visitor))
+        let visitor = StructVisitor {
+            visitor,
+            of: Some(name),
+            fields,
+        };
+        (self.0).deserialize_struct(name, fields, visitor)
     }
 
     #[inline]
@@ -213,6 +234,9 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Unpacking<D> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
+        if !trial::expects_enum(name, variants) {
+            return Err(other_shape());
+        }
         (self.0).deserialize_enum(name, variants, Unpacking(visitor))
     }
 
@@ -341,7 +365,12 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Unpacking<A> {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.0.tuple_variant(length, Unpacking(visitor))
+        let visitor = StructVisitor {
+            visitor,
+            of: None,
+            fields: &[],
+        };
+        self.0.tuple_variant(length, visitor)
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -349,7 +378,82 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Unpacking<A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.0.struct_variant(fields, Unpacking(visitor))
+        let visitor = StructVisitor {
+            visitor,
+            of: None,
+            fields,
+        };
+        self.0.struct_variant(fields, visitor)
+    }
+}
+
+/// Reads a struct, or the fields of a variant: an error names the field.
+struct StructVisitor<V> {
+    visitor: V,
+    /// The name of the struct; `None` for a variant.
+    of: Option<&'static str>,
+    /// The names of the fields, if they have names.
+    fields: &'static [&'static str],
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for StructVisitor<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.visitor.expecting(text)
+    }
+
+    #[inline]
+    fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<V::Value, A::Error> {
+        let trial = trial::of_fields(self.of);
+        let mut fields = Fields {
+            parts,
+            of: self.of.unwrap_or_default(),
+            names: self.fields,
+            read: 0,
+            most: trial.as_ref().map_or(usize::MAX, FieldsTrial::most),
+        };
+        let value = self.visitor.visit_seq(&mut fields);
+        let read = fields.read;
+        match trial {
+            Some(trial) if !trial.is_as_written(read) => Err(other_shape()),
+            _ => value,
+        }
+    }
+}
+
+/// The fields of a struct, or of a variant.
+struct Fields<A> {
+    parts: A,
+    /// The name of the struct.
+    of: &'static str,
+    names: &'static [&'static str],
+    /// How many have been read.
+    read: usize,
+    /// So many were written at most, if that is known.
+    most: usize,
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Fields<A> {
+    type Error = A::Error;
+
+    #[inline]
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        let at = self.read;
+        self.read += 1;
+        if at >= self.most {
+            return Err(other_shape());
+        }
+        let read = self.parts.next_element_seed(Unpacking(seed));
+        let name = || self.names.get(at).copied().unwrap_or_default();
+        read.map_err(|error| fault::within(error, self.of, name()))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.parts.size_hint()
     }
 }
 
@@ -565,6 +669,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for BytesBlockVisitor<V> {
         }
         self.0.visit_byte_buf(bytes)
     }
+}
+
+/// What that is has been noted.
+#[cold]
+fn other_shape<E: de::Error>() -> E {
+    E::custom("another struct or variant than was written")
 }
 
 #[cold]

@@ -495,11 +495,8 @@ impl Books {
     /// go there and back.
     pub(crate) fn find(&self, name: &JobName) -> Option<HostedId> {
         let undone = |hosted: &Hosted| {
-            let answer = &hosted.state;
-            matches!(
-                answer,
-                HostedState::Done(Answer::Refused(_) | Answer::Aborted)
-            )
+            let answer = hosted.answer();
+            answer.is_some_and(Answer::is_undone)
         };
         let here = |hosted: &Hosted| hosted.name == *name && !hosted.unwanted && !undone(hosted);
         // The orphan first, which is one look-up, and may be finished.

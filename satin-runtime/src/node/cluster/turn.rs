@@ -197,9 +197,9 @@ impl Cluster {
         if self.trace {
             let slot = self.slot_mut(node);
             let away = match &action {
-                Action::Deliver(departure, _) | Action::PutBack(departure, _) => {
-                    slot.workers.id_of(*departure)
-                }
+                Action::Deliver(departure, _)
+                | Action::PutBack(departure, _)
+                | Action::Unfit(departure, _) => slot.workers.id_of(*departure),
                 _ => None,
             };
             if let Some(words) = words::action(&action, away) {
@@ -275,6 +275,8 @@ impl Cluster {
             Action::Release => slot.workers.release(),
             Action::ReleaseOne(name) => slot.workers.release_one(&name),
             Action::PutBack(departure, back) => slot.workers.put_back(departure, back),
+            // Every job of a program here can travel.
+            Action::Unfit(..) => {}
             Action::Orphan(news) => slot.workers.orphan(news),
             Action::Save(key) => slot.workers.save(key),
             Action::Harvest { since, reader } => slot.workers.harvest(since, reader),

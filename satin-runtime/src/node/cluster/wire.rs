@@ -165,8 +165,7 @@ pub fn size(message: &Message) -> usize {
             let kept = kept.as_ref().map_or(0, |kept| 17 + 36 * kept.values.len());
             bytes.len() + 32 * needs.len() + kept
         }
-        Answer::Panicked(text) | Answer::Refused(text) => text.len(),
-        Answer::Aborted => 1,
+        answer => answer.size().max(1),
     };
     let jobs = |jobs: &[(Token, Parcel)]| jobs.iter().map(|(_, job)| parcel(job)).sum::<usize>();
     let answers = |answers: &[(Token, Answer)]| {

@@ -50,6 +50,7 @@ fn answer(answer: &Answer) -> &str {
         Answer::Result { .. } => "result",
         Answer::Panicked(story) => story,
         Answer::Refused(_) => "refused",
+        Answer::Unfit(_) => "unfit",
         Answer::Aborted => "aborted",
     }
 }
@@ -252,6 +253,9 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
         Action::Abort(key) => format!("aborts hosted {}", key.0),
         Action::Deliver(departure, is) => {
             format!("delivers {id} (departure {}): {}", departure.0, answer(is))
+        }
+        Action::Unfit(departure, unfit) => {
+            format!("keeps {id} (departure {}): {}", departure.0, unfit.why)
         }
         Action::PutBack(departure, back) => {
             let marked = if back.history.marked { ", marked" } else { "" };

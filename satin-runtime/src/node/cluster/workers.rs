@@ -1750,7 +1750,7 @@ impl ImaginaryWorkers {
                 Ok(u64::from_le_bytes(*result))
             }
             Answer::Panicked(story) => Err(story.clone()),
-            Answer::Refused(_) | Answer::Aborted => {
+            Answer::Refused(_) | Answer::Aborted | Answer::Unfit(_) => {
                 return self.put_back(departure, Back::default());
             }
         };

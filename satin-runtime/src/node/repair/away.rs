@@ -10,7 +10,7 @@ use super::{
     crashes::is_company,
     given_up,
 };
-use crate::job::{Answer, Back, JobName, JobShape, Parcel, Recall};
+use crate::job::{Answer, Back, JobName, JobShape, Parcel, Recall, Unfit};
 
 impl Repair {
     /// Is one of these jobs better not taken by that thief now? It would come to lie on top of what it will claim; or it
@@ -181,6 +181,20 @@ impl Repair {
             JobSource::Own(departure) => cx.actions.push_back(Action::PutBack(departure, back)),
             JobSource::Hosted(key) => self.restart(cx, key, back),
         }
+    }
+
+    /// A job that is away comes back undone, as it cannot travel.
+    pub(super) fn bring_home(&mut self, cx: &mut Context<'_>, deal: Deal, unfit: Unfit) {
+        if let Some(away) = cx.books.look_away(deal)
+            && let JobSource::Own(departure) = away.source
+        {
+            cx.actions.push_back(Action::Unfit(departure, unfit));
+        }
+        let why = match Repair::has_survived(cx, deal) {
+            true => ReturnReason::Refused,
+            false => ReturnReason::Undone,
+        };
+        self.bring_back(cx, deal, why);
     }
 
     /// The answer of a job that was away is here, and whole.

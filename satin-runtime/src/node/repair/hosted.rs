@@ -88,6 +88,8 @@ impl Repair {
                 Answer::Refused(_) | Answer::Aborted => {
                     self.bring_back(cx, deal, ReturnReason::Undone);
                 }
+                // It is to be done here, and the workers are to offer it to nobody else.
+                Answer::Unfit(unfit) => self.bring_home(cx, deal, unfit),
                 answer => self.take_answer(cx, deal, answer),
             },
             Then::Local(ticket, name) => {
@@ -218,7 +220,7 @@ impl Repair {
             return;
         };
         // A refusal or an abort is no result: claimants get a miss, and the table loses the entry.
-        let undone = matches!(answer, Answer::Refused(_) | Answer::Aborted);
+        let undone = answer.is_undone();
         if matches!(answer, Answer::Result { .. }) {
             // The job came to its end, so it does not kill its hosts after all: what follows at or
             // below it is not held for others.

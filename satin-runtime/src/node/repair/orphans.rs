@@ -7,7 +7,7 @@ use super::{
     },
     LifeEnd, Repair, ReturnReason,
 };
-use crate::job::{Answer, JobId, JobName, RootName, Saved};
+use crate::job::{JobId, JobName, RootName, Saved};
 
 impl Repair {
     /// The peer's life is over: what it hosted is done again, what is hosted for it becomes an orphan.
@@ -71,7 +71,7 @@ impl Repair {
         let others_wait = !hosted.waiters.is_empty();
         let done = match &hosted.state {
             // A job that was not done leaves nothing that could be claimed.
-            HostedState::Done(Answer::Refused(_) | Answer::Aborted) => None,
+            HostedState::Done(answer) if answer.is_undone() => None,
             HostedState::Done(_) => Some(true),
             HostedState::Onwards(..) => Some(false),
             // No work is lost with the job, and the shared values that it needs may be gone.

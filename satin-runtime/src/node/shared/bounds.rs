@@ -657,8 +657,7 @@ fn weight(cargo: &Cargo) -> usize {
             let kept = kept.as_ref().map_or(0, |kept| 40 + 48 * kept.values.len());
             bytes.len() + 40 * needs.len() + kept
         }
-        Answer::Panicked(text) | Answer::Refused(text) => text.len(),
-        Answer::Aborted => 0,
+        answer => answer.size(),
     };
     let all: usize = match cargo {
         Cargo::Jobs { jobs, .. } => {

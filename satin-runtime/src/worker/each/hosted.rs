@@ -40,7 +40,7 @@ impl HostedLoop {
     }
 
     /// Runs a function on arguments that are bytes, as child `index` of the invocation in `cx`.
-    fn run_bytes(function: &VTable, cx: Cx, index: u32, arguments: &[u8]) -> Piece {
+    fn run_bytes(function: &'static VTable, cx: Cx, index: u32, arguments: &[u8]) -> Piece {
         match (function.run_bytes)(cx, index, arguments, false) {
             Ok(Packed { bytes, needs, .. }) => Piece {
                 bytes: bytes.into(),
@@ -52,17 +52,21 @@ impl HostedLoop {
             },
             Err(RemoteFailure::Panicked(payload)) => resume_unwind(payload),
             Err(RemoteFailure::Aborted) => raise_abort(),
-            Err(RemoteFailure::Codec(error)) => resume_unwind(Box::new(NotHere(format!(
-                "a call of `{}` in a loop: {error}",
-                function.info.name
-            )))),
+            Err(RemoteFailure::Codec(error)) => {
+                resume_unwind(Box::new(NotHere { function, error }))
+            }
         }
     }
 }
 
 /// The payload that unwinds from a part of a loop that cannot run in bytes, as one of its calls cannot: not a panic, and the part goes home,
 /// where it is run as it is.
-pub(in crate::worker) struct NotHere(pub(in crate::worker) String);
+pub(in crate::worker) struct NotHere {
+    /// The function that is called.
+    pub(in crate::worker) function: &'static VTable,
+    /// What is wrong.
+    pub(in crate::worker) error: CodecError,
+}
 
 impl Loop for HostedLoop {
     unsafe fn run(&self, cx: Cx, index: u32, at: usize) {

@@ -147,15 +147,20 @@ where
     }
 
     fn call(&self, at: usize) -> Result<Piece, CodecError> {
+        if function::number_of(F::VTABLE).is_some_and(function::is_unfit) {
+            return Err(CodecError::Unfit);
+        }
         let args = self.args(at);
         let sent = F::Kinds::sent(&args);
-        piece(|| codec::write_part("serializing the arguments", &sent))
+        let what = "serializing the arguments";
+        piece(|| codec::write_part::<<F::Kinds as Kinds>::Own, _>(what, &sent))
     }
 
     unsafe fn result(&self, at: usize) -> Result<Piece, CodecError> {
         // SAFETY: the caller's promise.
         let result = unsafe { self.results.look(at) }.expect("it has run");
-        piece(|| codec::write_part("serializing the result", &CarriedRef(result)))
+        let what = "serializing the result";
+        piece(|| codec::write_part::<Carried<F::Out>, _>(what, &CarriedRef(result)))
     }
 
     unsafe fn put(&self, at: usize, result: Piece) -> Result<(), CodecError> {

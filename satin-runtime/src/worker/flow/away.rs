@@ -59,11 +59,8 @@ impl<T: Travels> DataForm<T> {
                 read.map(|Carried(value)| value)
             },
             write: |value| {
-                codec::write(
-                    "serializing data of a flow",
-                    &CarriedRef(value),
-                    Effort::ANY,
-                )
+                let what = "serializing data of a flow";
+                codec::write_for::<Carried<T>, _>(what, &CarriedRef(value), Effort::ANY)
             },
         }
     }

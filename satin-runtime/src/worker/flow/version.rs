@@ -16,7 +16,7 @@ use super::{
 };
 use crate::job::{
     codec::{self, CodecError, Effort},
-    kinds::{CarriedRef, Travels},
+    kinds::{Carried, CarriedRef, Travels},
     loans::{Lendable, LentName},
 };
 
@@ -173,7 +173,8 @@ impl<T: Travels + Send + Sync> Lendable for Version<T> {
         let Some(value) = self.look() else {
             unreachable!("a task that is written has its inputs");
         };
-        codec::write("serializing the data of a flow", &CarriedRef(value), effort)
+        let what = "serializing the data of a flow";
+        codec::write_for::<Carried<T>, _>(what, &CarriedRef(value), effort)
     }
 
     fn measure(&self) -> Option<u64> {

@@ -15,8 +15,8 @@ use super::super::{
 use super::ledger::{FrameRef, lock};
 use crate::{
     job::{
-        Answer, Gathered, HeldValue, HostedId, JobId, Parcel, Saved, Taken,
-        codec::{self},
+        Answer, Gathered, HeldValue, HostedId, JobId, Parcel, Saved, Taken, Unfit,
+        codec::{self, CodecError},
         function::{self, RemoteFailure, VTable},
         needs,
         record::{Cx, Slot, flag},
@@ -140,14 +140,33 @@ impl HostedTask {
                 }
                 packed.into()
             }
-            Err(RemoteFailure::Codec(error)) => Answer::Refused(error.to_string()),
+            Err(RemoteFailure::Codec(error)) => unfit(function, &error),
             Err(RemoteFailure::Aborted) => Answer::Aborted,
             Err(RemoteFailure::Panicked(payload)) => match payload.downcast::<NotHere>() {
-                Ok(why) => Answer::Refused(why.0),
-                Err(payload) => Answer::Panicked(named(message(&*payload), &root.job)),
+                Ok(why) => unfit(why.function, &why.error),
+                Err(payload) => {
+                    let text = named(message(&*payload), &root.job);
+                    codec::drop_payload(payload);
+                    Answer::Panicked(text)
+                }
             },
         })
     }
+}
+
+/// The answer of a job whose arguments or result are at fault; or, in a loop, those of a call of that function.
+fn unfit(function: &'static VTable, error: &CodecError) -> Answer {
+    // Unregistered, or without a number: the next one may have it.
+    let Some(number) = function::number_of(function) else {
+        return Answer::Refused(error.to_string());
+    };
+    // Its own parts need not try. Its origin tells.
+    function::note_unfit(number, error.is_of_type());
+    Answer::Unfit(Unfit {
+        function: number,
+        of_type: error.is_of_type(),
+        why: error.to_string(),
+    })
 }
 
 /// The end of a hosted job.

@@ -12,6 +12,7 @@ mod pack;
 
 use std::{
     collections::BTreeMap,
+    fmt::Display,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering, fence},
@@ -29,7 +30,7 @@ use crate::{
     job::{
         Answer, Back, DepartureId, Fingerprint, Gathered, HeldValue, HostedId, JobId, JobLoad,
         JobName, JobSample, JobTrip, KeptElsewhere, Offer, OrphanNews, Parcel, Recall, RootName,
-        RootRun, RootTag, Saved, Taken, ValueName, ValueSize, Wants,
+        RootRun, RootTag, Saved, Taken, Unfit, VTable, ValueName, ValueSize, Wants, function,
         record::{Frame, STAYS, Slot, SlotState, flag},
     },
     observe::repeats,
@@ -40,10 +41,10 @@ pub(super) use hosted::HostedTask;
 pub(crate) use hosted::came_from_afar;
 pub(super) use ledger::{FrameRef, Ledger};
 use ledger::{SlotRef, lock};
-use pack::{Leaver, Leavers, Thief};
 pub(super) use pack::{
-    OpenedAnswer, WholeAnswer, finish, import, length_of, open_parts, pack, take_answer,
+    Finished, OpenedAnswer, WholeAnswer, finish, import, length_of, open_parts, pack, take_answer,
 };
+use pack::{Leaver, Leavers, Thief};
 
 /// The jobs that a [`Gate::take`] found.
 #[derive(Default, Debug)]
@@ -418,8 +419,7 @@ impl Gate {
             Ok(Some(load)) => return Some(Err(load)),
             Err(error) => error,
         };
-        let function = leaver.job().function.get().info.name;
-        repeats::warn("a job cannot leave this process", function, &error);
+        note_unfit(leaver.job().function.get(), error.is_of_type(), &error);
         self.pool
             .come_back(leaver.job(), STAYS, leaver.back_to_stay());
         None
@@ -579,8 +579,10 @@ impl Gate {
     }
 
     fn prepare(&self, job: &Slot, back: Back, is_looked_up: bool) -> Option<Leaver> {
-        let Some(place) = place_of(job.parent.get(), job.index()) else {
-            // Below a nested entry.
+        let is_unfit = function::number_of(job.function.get()).is_some_and(function::is_unfit);
+        // None: below a nested entry.
+        let place = place_of(job.parent.get(), job.index());
+        let Some(place) = place.filter(|_| !is_unfit) else {
             self.pool.come_back(job, STAYS, back);
             return None;
         };
@@ -628,6 +630,12 @@ impl Gate {
                 };
                 self.pool.back_from(absent, departure, back);
             }
+            Answer::Unfit(unfit) => {
+                drop(absent);
+                self.stays(departure, &unfit);
+                let absent = lock(&self.pool.ledger.absent);
+                self.pool.back_from(absent, departure, Back::default());
+            }
             Answer::Aborted => self.pool.back_from(absent, departure, Back::default()),
             answer => {
                 let away = absent.strike_away(departure);
@@ -649,6 +657,17 @@ impl Gate {
             }
         }
         true
+    }
+
+    /// The job comes back next, and stays: it cannot travel.
+    pub fn stays(&self, departure: DepartureId, unfit: &Unfit) {
+        let mut absent = lock(&self.pool.ledger.absent);
+        if let Some(away) = absent.away.get_mut(&departure) {
+            away.depth = STAYS;
+            if let Some(function) = function::by_number(unfit.function) {
+                note_unfit(function, unfit.of_type, &unfit.why);
+            }
+        }
     }
 
     /// Brings a job back undone: it can be stolen again, by workers and through the gate, until its owner takes it.
@@ -947,6 +966,18 @@ impl Gate {
     pub fn set_term(&self, term: u32) {
         self.pool.ledger.term.store(term, Ordering::Relaxed);
     }
+}
+
+/// Notes and tells that a job of that function cannot travel.
+pub(super) fn note_unfit(function: &'static VTable, of_type: bool, why: impl Display) {
+    if let Some(number) = function::number_of(function) {
+        function::note_unfit(number, of_type);
+    }
+    repeats::warn(
+        "a job cannot travel, and is run where it is",
+        function.info.name,
+        why,
+    );
 }
 
 impl Pool {

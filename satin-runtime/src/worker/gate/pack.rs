@@ -6,12 +6,13 @@ use super::{
     super::{frames::JobPlace, sizes::Sizes},
     Judge,
     ledger::SlotRef,
+    note_unfit,
 };
 use crate::job::{
     Answer, Back, Fingerprint, HeldValue, History, JobId, JobLoad, JobShape, JobTrip, Parcel, Size,
     Taken, ValueSize, Wants,
     codec::{CodecError, Effort, LARGEST},
-    function::{self, Args, Function, Packed},
+    function::{self, Args, Function, Packed, VTable},
     kinds::Kinds,
     loans, needs,
     outcome::Outcome,
@@ -346,27 +347,54 @@ pub(in crate::worker) fn take_answer(job: &Slot) -> WholeAnswer {
     *unsafe { Box::from_raw(whole) }
 }
 
-/// Owner: the result of an answered job, with its `&mut` arguments copied back.
+/// Owner: the result of an answered job, with its `&mut` arguments copied back. `None` if it cannot be read: then the job, which still has
+/// its arguments, is to be run here.
 ///
 /// # Safety
 /// The slot holds an answered job of `F`, the caller's.
-pub(in crate::worker) unsafe fn import<F: Function>(job: &Slot) -> F::Out {
+pub(in crate::worker) unsafe fn import<F: Function>(job: &Slot) -> Option<F::Out> {
+    let opened = open::<F>(job);
+    if let Err(Unopened::Unreadable(error)) = &opened {
+        note_unfit(F::VTABLE, true, error);
+        return None;
+    }
     // SAFETY: an answered job keeps its arguments.
     let args = unsafe { job.take::<Args<'_, F>>() };
-    let (out, back) = open::<F>(job);
+    let (out, back) = opened.unwrap_or_else(|unopened| unopened.unwind(F::VTABLE));
     F::Kinds::copy_back(args, back);
-    out
+    Some(out)
+}
+
+/// Why an answer is no result.
+enum Unopened {
+    Unreadable(CodecError),
+    Panicked(String),
+    Aborted,
+}
+
+impl Unopened {
+    fn unwind(self, function: &VTable) -> ! {
+        match self {
+            Unopened::Unreadable(error) => panic!(
+                "the result of `{}`, which another node has sent, cannot be read: {error}",
+                function.info.name
+            ),
+            Unopened::Panicked(message) => resume_unwind(Box::new(message)),
+            Unopened::Aborted => super::super::thread::raise_abort(),
+        }
+    }
 }
 
 /// Owner: what an answered job gives: its result, and its changed `&mut` arguments.
-pub(in crate::worker) fn open<F: Function>(job: &Slot) -> (F::Out, <F::Kinds as Kinds>::Back) {
+fn open<F: Function>(job: &Slot) -> Result<(F::Out, <F::Kinds as Kinds>::Back), Unopened> {
     let WholeAnswer { answer, values } = take_answer(job);
     let _until_read = values;
     match answer {
-        Answer::Result { bytes, .. } => function::read_answer::<F>(&bytes)
-            .unwrap_or_else(|error| panic!("{}", unreadable(F::VTABLE.info.name, &error))),
-        Answer::Panicked(message) => resume_unwind(Box::new(message)),
-        Answer::Aborted | Answer::Refused(_) => super::super::thread::raise_abort(),
+        Answer::Result { bytes, .. } => {
+            function::read_answer::<F>(&bytes).map_err(Unopened::Unreadable)
+        }
+        Answer::Panicked(message) => Err(Unopened::Panicked(message)),
+        Answer::Aborted | Answer::Refused(_) | Answer::Unfit(_) => Err(Unopened::Aborted),
     }
 }
 
@@ -383,7 +411,7 @@ pub(in crate::worker) fn open_parts<F: Function>(job: &Slot) -> OpenedAnswer<F> 
     // SAFETY: the job is answered, so `deliver` put a box there, and nobody has taken it yet.
     let whole = unsafe { &*job.extra.load(Ordering::Relaxed).cast::<WholeAnswer>() };
     let Some(at) = whole.answer.kept().map(|kept| kept.at) else {
-        let (out, back) = open::<F>(job);
+        let (out, back) = open::<F>(job).unwrap_or_else(|unopened| unopened.unwind(F::VTABLE));
         return OpenedAnswer::Whole(out, back);
     };
     let WholeAnswer { answer, values } = take_answer(job);
@@ -393,31 +421,40 @@ pub(in crate::worker) fn open_parts<F: Function>(job: &Slot) -> OpenedAnswer<F> 
     };
     match Outcome::read(&bytes) {
         Ok(outcome) => OpenedAnswer::Parts(outcome, at),
-        Err(error) => panic!("{}", unreadable(F::VTABLE.info.name, &error)),
+        Err(error) => Unopened::Unreadable(error).unwind(F::VTABLE),
     }
 }
 
-pub(super) fn unreadable(function: &str, error: &CodecError) -> String {
-    format!("the result of `{function}`, which another node has sent, cannot be read: {error}")
+/// The end of an answered job whose result is dropped.
+pub(in crate::worker) enum Finished {
+    Done,
+    /// Its result cannot be read: the job, which still has its arguments, is to be run here.
+    Unreadable,
+    Panicked(String),
 }
 
-/// Owner: as [`import`], by the vtable, with the result dropped; the panic of the job is returned.
+/// Owner: as [`import`], by the vtable, with the result dropped.
 ///
 /// # Safety
 /// The slot holds an answered job, the caller's.
-pub(in crate::worker) unsafe fn finish(job: &Slot) -> Result<(), String> {
+pub(in crate::worker) unsafe fn finish(job: &Slot) -> Finished {
     let function = job.function.get();
     let WholeAnswer { answer, values } = take_answer(job);
     let _until_read = values;
     if let Answer::Result { bytes, .. } = &answer {
         // SAFETY: an answered job keeps its arguments.
-        let finished = unsafe { (function.finish)(job, bytes) };
-        return finished.map_err(|error| unreadable(function.info.name, &error));
+        return match unsafe { (function.finish)(job, bytes) } {
+            Ok(()) => Finished::Done,
+            Err(error) => {
+                note_unfit(function, true, &error);
+                Finished::Unreadable
+            }
+        };
     }
     // SAFETY: as above.
     unsafe { (function.drop_args)(job) };
     match answer {
-        Answer::Panicked(message) => Err(message),
-        _ => Ok(()),
+        Answer::Panicked(message) => Finished::Panicked(message),
+        _ => Finished::Done,
     }
 }
