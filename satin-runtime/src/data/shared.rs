@@ -486,6 +486,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_serialized_says_so() {
+        #[derive(serde::Deserialize)]
         struct Stubborn;
         impl Serialize for Stubborn {
             fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {

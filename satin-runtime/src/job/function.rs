@@ -23,6 +23,7 @@ use super::{
     loans, needs,
     numbers::plain,
     outcome::OutcomeWriter,
+    parcel::UNFIT,
     payload,
     record::{Aborted, Cx, Judge, Payload, Slot, SlotState},
 };
@@ -911,29 +912,23 @@ pub(crate) fn note_effort(number: u32, took: Option<Duration>) {
     }
 }
 
-/// A function some of whose arguments or results cannot be written or read is offered to no other node after so many of them, if it is
-/// not known whether that holds for all. Too small: a few odd values keep all jobs here. Too large: jobs go back and forth.
-const MOST_UNFIT: u32 = 8;
-
-/// How many jobs of each function have turned out to be unfit to travel.
+/// The weights of all jobs of each function that have turned out to be unfit to travel.
 fn unfit_ones() -> &'static [AtomicU32] {
     static UNFIT: OnceLock<Vec<AtomicU32>> = OnceLock::new();
     UNFIT.get_or_init(|| numbered().iter().map(|_| AtomicU32::new(0)).collect())
 }
 
-/// Notes that arguments or a result of the function with that number cannot be written or read; `of_type`: none can.
-pub(crate) fn note_unfit(number: u32, of_type: bool) {
+/// Notes that arguments or a result of the function with that number cannot be written or read.
+pub(crate) fn note_unfit(number: u32, weight: u32) {
     if let Some(unfit) = unfit_ones().get(number as usize) {
-        let more = if of_type { MOST_UNFIT } else { 1 };
-        let sum = |unfit: u32| Some(unfit.saturating_add(more));
+        let sum = |unfit: u32| Some(unfit.saturating_add(weight));
         let _ = unfit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
     }
 }
 
 /// Do jobs of the function with that number stay in this process?
 pub(crate) fn is_unfit(number: u32) -> bool {
-    (unfit_ones().get(number as usize))
-        .is_some_and(|unfit| unfit.load(Ordering::Relaxed) >= MOST_UNFIT)
+    (unfit_ones().get(number as usize)).is_some_and(|unfit| unfit.load(Ordering::Relaxed) >= UNFIT)
 }
 
 /// A hash over all registered functions with their names and the types of their arguments, and over the types of plain data, whose

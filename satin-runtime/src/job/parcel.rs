@@ -91,13 +91,17 @@ pub enum Answer {
     Unfit(Unfit),
 }
 
-/// Why jobs of a function cannot travel.
+/// A function whose jobs have been unfit with weights of this sum is offered to no other node. Too small: a few odd values keep all
+/// jobs here. Too large: jobs go back and forth.
+pub const UNFIT: u32 = 8;
+
+/// Why a job cannot travel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unfit {
     /// The number of the function: that of the job, or the one that its loop calls.
     pub function: u32,
-    /// None can, whatever its arguments are.
-    pub of_type: bool,
+    /// How much that says of its other jobs, see [`UNFIT`].
+    pub weight: u32,
     /// For people: what is wrong.
     pub why: String,
 }

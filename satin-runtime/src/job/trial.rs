@@ -52,6 +52,16 @@ impl Shape {
         }
     }
 
+    /// A value as a whole.
+    fn of_whole(of: &'static str) -> Shape {
+        Shape::of_struct(of, usize::MAX)
+    }
+
+    /// Is it a value as a whole, and not a struct or a variant in it?
+    pub(super) fn is_whole(&self) -> bool {
+        self.fields == u32::MAX
+    }
+
     /// A number that other shapes do not have: names are told apart by where they stand.
     #[inline]
     fn key(self) -> u64 {
@@ -137,7 +147,7 @@ fn looking<R>(how: Looking, write: impl FnOnce() -> R) -> (R, Looking) {
 /// Writes; gives the shapes too that are new. The type itself is one of them.
 pub(super) fn new_ones<R>(of: &'static str, write: impl FnOnce() -> R) -> (R, Vec<Shape>) {
     let (written, looking) = looking(Looking::New(Vec::new()), || {
-        meet(Shape::of_struct(of, usize::MAX));
+        meet(Shape::of_whole(of));
         write()
     });
     let Looking::New(new) = looking else {

@@ -597,10 +597,10 @@ mod tests {
             ".*".prop_map(Answer::Panicked),
             ".*".prop_map(Answer::Refused),
             Just(Answer::Aborted),
-            (any::<u32>(), any::<bool>(), ".*").prop_map(|(function, of_type, why)| {
+            (any::<u32>(), any::<u32>(), ".*").prop_map(|(function, weight, why)| {
                 Answer::Unfit(Unfit {
                     function,
-                    of_type,
+                    weight,
                     why,
                 })
             }),

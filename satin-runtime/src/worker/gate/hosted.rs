@@ -161,10 +161,10 @@ fn unfit(function: &'static VTable, error: &CodecError) -> Answer {
         return Answer::Refused(error.to_string());
     };
     // Its own parts need not try. Its origin tells.
-    function::note_unfit(number, error.is_of_type());
+    function::note_unfit(number, error.weight());
     Answer::Unfit(Unfit {
         function: number,
-        of_type: error.is_of_type(),
+        weight: error.weight(),
         why: error.to_string(),
     })
 }

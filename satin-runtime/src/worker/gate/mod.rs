@@ -419,7 +419,7 @@ impl Gate {
             Ok(Some(load)) => return Some(Err(load)),
             Err(error) => error,
         };
-        note_unfit(leaver.job().function.get(), error.is_of_type(), &error);
+        note_unfit(leaver.job().function.get(), error.weight(), &error);
         self.pool
             .come_back(leaver.job(), STAYS, leaver.back_to_stay());
         None
@@ -665,7 +665,7 @@ impl Gate {
         if let Some(away) = absent.away.get_mut(&departure) {
             away.depth = STAYS;
             if let Some(function) = function::by_number(unfit.function) {
-                note_unfit(function, unfit.of_type, &unfit.why);
+                note_unfit(function, unfit.weight, &unfit.why);
             }
         }
     }
@@ -969,9 +969,9 @@ impl Gate {
 }
 
 /// Notes and tells that a job of that function cannot travel.
-pub(super) fn note_unfit(function: &'static VTable, of_type: bool, why: impl Display) {
+pub(super) fn note_unfit(function: &'static VTable, weight: u32, why: impl Display) {
     if let Some(number) = function::number_of(function) {
-        function::note_unfit(number, of_type);
+        function::note_unfit(number, weight);
     }
     repeats::warn(
         "a job cannot travel, and is run where it is",
