@@ -301,6 +301,10 @@ impl Setting {
             config.store_batch = dice.one_of(&[200, 2000, config.store_batch]);
             config.store_log = dice.one_of(&[0, 200, 2000, config.store_log]);
         }
+        if let Some(mut dice) = options.dice(Class::Room, 50, seed) {
+            // What imaginary tasks make has 100 bytes, 20,000 or 2.5 MiB.
+            config.flow_data = dice.one_of(&[0, 150, 25_000, 3 << 20, 6 << 20]);
+        }
         // Nodes know what may be overtaken, and leave room for the envelopes of relays, as with the usual numbers.
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
             config.may_stray = dice.one_of(&STRAYS) / 2;

@@ -3,7 +3,7 @@
 //! A value lives as long as a handle of it does, or a root job for which it is pinned. Data that jobs borrow by name, as tasks of flows do, live at
 //! home as long as who lends them; elsewhere those are kept that were borrowed last. Bytes that other nodes may be
 //! about to fetch, or that have just come, and that are not pinned yet are *in transit*: they live until they are pinned,
-//! or until any root job is over. Should that be too early, they are fetched once more, or the job that made them is done
+//! or until any root job is over. Data that have come for a job which will borrow them live until it has done so, or its own root job is over. Should that be too early, they are fetched once more, or the job that made them is done
 //! again.
 
 use std::{
@@ -51,7 +51,8 @@ pub struct Store {
 struct StoredValues {
     entries: HashMap<ValueName, Weak<StoredValue>>,
     pinned: BTreeMap<RootKey, HashMap<ValueName, Pin>>,
-    in_transit: HashMap<ValueName, Arc<StoredValue>>,
+    /// With the root job of the jobs that wait for it, if they borrow it.
+    in_transit: HashMap<ValueName, (Arc<StoredValue>, Option<RootKey>)>,
     /// Parts of results that are kept here for who owns their jobs, each as often as it was made.
     kept: BTreeMap<RootKey, HashMap<ValueName, (Pin, u32)>>,
     recent: Recent,
@@ -279,6 +280,32 @@ impl Store {
         true
     }
 
+    /// Jobs of this root job that wait for the value will borrow it: it is kept until it [has been borrowed](Store::borrowed). False if it is
+    /// not here.
+    pub fn keep_until_borrowed(&self, name: ValueName, root: RootKey) -> bool {
+        let Some(entry) = self.get(name) else {
+            return false;
+        };
+        if !roots::is_forgotten(root) {
+            let mut values = lock(&self.values);
+            values.in_transit.insert(name, (entry, Some(root)));
+        }
+        true
+    }
+
+    /// No job waits for these any more: they are kept as those that were borrowed last.
+    pub fn borrowed(&self, names: &[ValueName]) {
+        for name in names {
+            let of = lock(&self.values)
+                .in_transit
+                .get(name)
+                .and_then(|(_, of)| *of);
+            if let Some(root) = of {
+                self.keep_recent(*name, root);
+            }
+        }
+    }
+
     /// Keeps a part of a result for the owner of the job that has made it, until the owner can do without it, or the root job is over.
     pub fn keep(&self, name: ValueName, root: RootKey) {
         let Some(entry) = self.get(name) else { return };
@@ -333,7 +360,9 @@ impl Store {
         let pinned: Vec<_> = values.pinned.extract_if(.., is_over).collect();
         let kept = values.kept.extract_if(.., |other, _| root.ends(*other));
         let kept: Vec<_> = kept.collect();
-        let in_transit = std::mem::take(&mut values.in_transit);
+        let is_over =
+            |_: &ValueName, (_, of): &mut (_, Option<RootKey>)| of.is_none_or(|of| root.ends(of));
+        let in_transit: Vec<_> = values.in_transit.extract_if(is_over).collect();
         let recent = values.recent.remove_all(|other| root.ends(*other));
         drop(values);
         drop((pinned, in_transit, kept, recent));
@@ -405,7 +434,8 @@ impl Store {
             .values()
             .any(|names| names.contains_key(&entry.name));
         if !is_pinned {
-            values.in_transit.insert(entry.name, Arc::clone(entry));
+            let entry = (Arc::clone(entry), None);
+            values.in_transit.entry(entry.0.name).or_insert(entry);
         }
     }
 }

@@ -475,7 +475,7 @@ impl Bridge {
                 },
                 data::PieceOutcome::Stored => {
                     match lent {
-                        true => store.keep_recent(name, root),
+                        true => store.keep_until_borrowed(name, root),
                         false => store.pin(name, root),
                     };
                     Event::Stored(name)
@@ -488,6 +488,11 @@ impl Bridge {
     /// Drops the pieces of a value, after the pieces that came before have had their turn.
     pub(super) fn drop_pieces(&self, name: ValueName) {
         self.gate.aside(move || data::store().drop_pieces(name));
+    }
+
+    /// No job waits for these any more: they are data that jobs have borrowed.
+    pub(super) fn borrowed(&self, names: Vec<ValueName>) {
+        self.gate.aside(move || data::store().borrowed(&names));
     }
 
     /// A value that another node kept for the workers here has come, or is lost.

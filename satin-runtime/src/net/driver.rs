@@ -442,6 +442,7 @@ impl Driver {
                 self.bridge.store(name, root, lent, piece);
             }
             Action::DropPieces(name) => self.bridge.drop_pieces(name),
+            Action::Borrowed(names) => self.bridge.borrowed(names),
             Action::Brought { ticket, value } => self.bridge.brought(ticket, value),
             Action::DropKept(names) => self.bridge.drop_kept(names),
             Action::KeeperLeaves(keeper) => self.bridge.keeper_leaves(keeper),

@@ -356,7 +356,7 @@ pub enum Action {
         name: ValueName,
         /// The root job that needs it: it is to be kept until then.
         root: RootName,
-        /// Jobs borrow it: it is to be kept as long as there is room for it.
+        /// Jobs borrow it: it is to be kept until [`Borrowed`](Action::Borrowed) names it, and then as long as there is room for it.
         lent: bool,
         /// The first byte of the piece.
         offset: u64,
@@ -367,6 +367,8 @@ pub enum Action {
     },
     /// Drop the pieces of a value that is not fetched any more.
     DropPieces(ValueName),
+    /// No job waits for these data any more, which have come: the job holds them, or is gone.
+    Borrowed(Vec<ValueName>),
     /// The answer to an [`Event::Bring`].
     Brought {
         /// The number of the request.
@@ -1630,7 +1632,7 @@ impl Parts<'_> {
         }
     }
 
-    /// An arrival goes on, as its values are here. What the first of them was may have had to make room for others meanwhile.
+    /// An arrival goes on, as its values are here. One that was here before the others came may have had to make room.
     fn go_on(&mut self, cx: &mut Context<'_>, then: Then) {
         let is_here = |name: &ValueName| self.lattices.holds(*name);
         if let Then::Start(key, parcel) = &then
@@ -1640,7 +1642,11 @@ impl Parts<'_> {
         {
             return self.bring(cx, origin, then);
         }
+        let borrowed = then.borrowed().to_vec();
         self.repair.go_on(cx, then);
+        if !borrowed.is_empty() {
+            cx.actions.push_back(Action::Borrowed(borrowed));
+        }
     }
 
     /// Puts a message aside until this node knows that it is in. Words about membership are heard before.
@@ -1927,6 +1933,15 @@ impl Then {
         match self {
             Then::Start(_, parcel) => &parcel.needs,
             Then::Answer(_, Answer::Result { needs, .. }) => needs,
+            Then::Local(_, name) => std::slice::from_ref(name),
+            _ => &[],
+        }
+    }
+
+    /// Those of them that are kept only as long as there is room, once the arrival has gone on.
+    pub(crate) fn borrowed(&self) -> &[ValueName] {
+        match self {
+            Then::Start(_, parcel) => parcel.lent_names(),
             Then::Local(_, name) => std::slice::from_ref(name),
             _ => &[],
         }

@@ -352,13 +352,14 @@ impl Cluster {
                     });
                     if is_imagined {
                         let bytes = total;
-                        (slot.workers.data).borrowed(root, ValueSize { name, bytes });
+                        (slot.workers.data).arrived(root, ValueSize { name, bytes });
                     } else if right {
                         lock(&slot.values).insert(name, all);
                     }
                 }
             }
             Action::DropPieces(name) => _ = slot.parts.remove(&name),
+            Action::Borrowed(names) => slot.workers.data.are_borrowed(&names),
             Action::Brought { ticket, value } => {
                 if !slot.workers.brought(programs, ticket, value) {
                     slot.brought.push((ticket, value));

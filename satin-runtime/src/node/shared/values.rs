@@ -14,6 +14,8 @@
 //!
 //! The rules, and the run that goes wrong without each:
 //!
+//! * **What a job waits for is held** until the job has begun, or is gone ([`Action::Borrowed`]), however little room there is for
+//!   borrowed data. Without that two values of one job make room for each other, and are fetched again and again.
 //! * **The store is asked first**, by the node that is asked and, now and then, by the one that waits: a
 //!   fetch ends when the value appears, from wherever. Without that a new master, whose `main` has made the
 //!   value again, waits for it, and lets others wait.
@@ -346,11 +348,7 @@ impl Values {
         }
         let number = self.number;
         self.number += 1;
-        let lent = match &then {
-            Then::Start(_, parcel) => parcel.lent_names(),
-            Then::Local(_, name) => std::slice::from_ref(name),
-            _ => &[],
-        };
+        let lent = then.borrowed();
         for name in &missing {
             if let Some(fetch) = self.fetches.get_mut(name) {
                 let holder = Holder {
@@ -466,6 +464,9 @@ impl Values {
             for offset in asked {
                 send_piece(cx, asker, name, offset);
             }
+        }
+        if fetch.lent && fetch.waiting.is_empty() {
+            cx.actions.push_back(Action::Borrowed(vec![name]));
         }
         for number in fetch.waiting {
             if let Some(waiting) = self.waiting.get_mut(&number) {
@@ -940,6 +941,10 @@ impl Values {
                 if let Some(fetch) = self.fetches.get_mut(other) {
                     fetch.waiting.remove(&number);
                 }
+            }
+            let borrowed = waiting.then.borrowed();
+            if !borrowed.is_empty() {
+                cx.actions.push_back(Action::Borrowed(borrowed.to_vec()));
             }
             self.ready.push_back(match waiting.then {
                 // A job goes back to its origin, which has the value, or makes it again. An answer

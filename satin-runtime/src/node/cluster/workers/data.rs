@@ -160,6 +160,8 @@ pub(in crate::node::cluster) struct DataStore {
     kept: BTreeMap<RootName, BTreeMap<ValueName, u32>>,
     /// What is at home, with flows of this node, as often as it was made.
     home: BTreeMap<ValueName, u32>,
+    /// What has come for jobs that wait for it.
+    awaited: BTreeMap<ValueName, (RootName, u64)>,
     /// What was borrowed, or kept before, the last first.
     recent: VecDeque<(RootName, ValueSize)>,
     /// Bytes of that.
@@ -176,6 +178,7 @@ impl DataStore {
             values,
             kept: BTreeMap::new(),
             home: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             recent: VecDeque::new(),
             recent_bytes: 0,
             room: u64::MAX,
@@ -200,7 +203,8 @@ impl DataStore {
     fn drop_unless_held(&self, name: ValueName) {
         let is_kept = self.kept.values().any(|kept| kept.contains_key(&name));
         let is_recent = self.recent.iter().any(|(_, value)| value.name == name);
-        if !is_kept && !is_recent && !self.home.contains_key(&name) {
+        let is_awaited = self.awaited.contains_key(&name);
+        if !is_kept && !is_recent && !is_awaited && !self.home.contains_key(&name) {
             lock(&self.values).remove(&name);
         }
     }
@@ -237,8 +241,23 @@ impl DataStore {
         self.borrowed(root, value);
     }
 
-    /// A value has come from elsewhere, or nothing reads it any more: it stays as long as there is room.
-    pub(in crate::node::cluster) fn borrowed(&mut self, root: RootName, value: ValueSize) {
+    /// A value has come from elsewhere: it stays for the jobs that wait for it.
+    pub(in crate::node::cluster) fn arrived(&mut self, root: RootName, value: ValueSize) {
+        self.insert(value);
+        self.awaited.insert(value.name, (root, value.bytes));
+    }
+
+    /// No job waits for these any more.
+    pub(in crate::node::cluster) fn are_borrowed(&mut self, names: &[ValueName]) {
+        for name in names {
+            if let Some((root, bytes)) = self.awaited.remove(name) {
+                self.borrowed(root, ValueSize { name: *name, bytes });
+            }
+        }
+    }
+
+    /// A job has borrowed the value, or nothing reads it any more: it stays as long as there is room.
+    fn borrowed(&mut self, root: RootName, value: ValueSize) {
         self.insert(value);
         let before = self.recent.len();
         self.recent.retain(|(_, other)| other.name != value.name);
@@ -272,6 +291,10 @@ impl DataStore {
             }
             !is_over
         });
+        let awaited = self
+            .awaited
+            .extract_if(.., |_, (other, _)| root.ends(*other));
+        gone.extend(awaited.map(|(name, _)| name));
         for name in gone {
             self.drop_unless_held(name);
         }
