@@ -16,7 +16,7 @@ use common::{
 };
 use satin::{
     hungry,
-    job::{Answer, Back, DepartureId, HostedId, Parcel, Taken, by_number},
+    job::{Answer, Back, DepartureId, HostedId, Parcel, Taken, ValueName, by_number},
     spawn, spawnable, sync,
     worker::{Haul, current_root},
 };
@@ -293,11 +293,16 @@ fn a_job_that_makes_no_sense_is_refused() {
         id: satin::job::JobId::ROOT,
         ..job.clone()
     };
+    let bereft = Parcel {
+        needs: vec![ValueName([9; 32])],
+        lent: vec![20_000],
+        ..job.clone()
+    };
     let cut = Parcel {
         arguments: vec![].into(),
         ..job
     };
-    for (key, parcel) in (0..).zip([unknown, nameless, cut]) {
+    for (key, parcel) in (0..).zip([unknown, nameless, bereft, cut]) {
         here.gate().host(HostedId(key), parcel);
         let (of, answer) = done(&told);
         assert!(

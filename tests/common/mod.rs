@@ -600,6 +600,7 @@ impl<'t> Thief<'t> {
             history,
             at_once: true,
             held: false,
+            stays: false,
         };
         if !self.a.gate().put_back(token, back) {
             self.unwanted.insert(token);
@@ -629,6 +630,7 @@ impl<'t> Thief<'t> {
             history,
             at_once: self.rng.below(2) == 0,
             held: false,
+            stays: false,
         };
         if !self.a.gate().put_back(token, back) {
             self.unwanted.insert(token);

@@ -3,8 +3,8 @@
 //! A value lives as long as a handle of it does, or a root job for which it is pinned. Data that jobs borrow by name, as tasks of flows do, live at
 //! home as long as who lends them; elsewhere those are kept that were borrowed last. Bytes that other nodes may be
 //! about to fetch, or that have just come, and that are not pinned yet are *in transit*: they live until they are pinned,
-//! or until any root job is over. Data that have come for a job which will borrow them live until it has done so, or its own root job is over. Should that be too early, they are fetched once more, or the job that made them is done
-//! again.
+//! or until any root job is over. Data that have come for a job which will borrow them live until it has done so, or its own root job is over.
+//! Should that be too early, they are fetched once more, or the job that made them is done again.
 
 use std::{
     any::{Any, TypeId},

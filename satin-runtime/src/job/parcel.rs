@@ -83,7 +83,7 @@ pub enum Answer {
     },
     /// The job panicked, with this message.
     Panicked(String),
-    /// The job could not be run there, for this reason: here it can.
+    /// The job could not be run there, for this reason: here it can. It is offered to nobody else.
     Refused(String),
     /// The job was aborted there, on request.
     Aborted,

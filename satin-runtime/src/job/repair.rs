@@ -14,6 +14,8 @@ pub struct Back {
     /// True if the job is for other nodes: no worker here runs it before the node says so. See `node/repair/README.md`,
     /// "Crashes count".
     pub held: bool,
+    /// True if another node could not run the job: it stays in this process, and is offered to nobody.
+    pub stays: bool,
 }
 
 impl Back {
@@ -28,6 +30,7 @@ impl Back {
             },
             at_once: self.at_once || (had.at_once && !self.history.marked),
             held: (self.held || had.held) && !self.at_once,
+            stays: self.stays || had.stays,
         }
     }
 }

@@ -167,6 +167,7 @@ impl Pool {
             history: History { crashes, ..history },
             at_once: false,
             held: true,
+            stays: false,
         };
         self.hold(job, length_of(&place.id), back, name);
         true
@@ -189,6 +190,7 @@ impl Pool {
                 history,
                 at_once: false,
                 held: false,
+                stays: false,
             };
             self.enter_away(job, depth, back, name.fingerprint, |departure| {
                 // Before any thread can recall the job: the outside hears of the claim first.
@@ -316,6 +318,7 @@ impl Worker {
                 history,
                 at_once: false,
                 held: false,
+                stays: false,
             };
             self.pool().come_back(job, depth, back);
         }

@@ -80,6 +80,13 @@ pub(crate) struct Outstanding {
     pub(crate) trip: Option<Trip>,
 }
 
+impl Outstanding {
+    /// Did the thief begin with a job that has taken down others? If it answers, it has run the job, and lives.
+    pub(crate) fn has_survived(&self) -> bool {
+        self.begun && self.job.history.crashes > 0
+    }
+}
+
 /// How far a hosted job is.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum HostedState {

@@ -82,7 +82,7 @@ impl Books {
         }
         let refused = outbox.refused.into_iter();
         // A refused job has no entry in the books, or none any more: there is no answer to look up.
-        answers.extend(refused.map(|token| (token, Answer::refused("this node leaves"))));
+        answers.extend(refused.map(|token| (token, Answer::Aborted)));
         fn some<T>(all: Vec<T>, message: fn(Vec<T>) -> Message) -> Option<Message> {
             (!all.is_empty()).then(|| message(all))
         }

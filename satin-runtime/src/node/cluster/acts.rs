@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::super::{Event, Message, Peer};
 use super::{
     Cluster, Happening, HeldBytes, ImaginaryNode, KnownProgram, Main, MainEnd, MainIs, Noted,
-    Outcome, Path, Program, Promises, Running, Smallest, lock, workers::Finished,
+    Outcome, Path, Program, Promises, Running, Smallest, lock, program::imagined,
+    workers::Finished,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, ValueName, ValueSize};
 
@@ -264,6 +265,13 @@ impl Cluster {
         let name = ValueName(*blake3::hash(&bytes).as_bytes());
         let bytes = HeldBytes::Written(bytes);
         lock(&self.slot(node).values).insert(name, bytes);
+        name
+    }
+
+    /// A node has data of so many bytes that nobody has ever written; the number tells them apart.
+    pub fn imagine_data(&mut self, node: u32, number: u64, bytes: u64) -> ValueName {
+        let name = imagined(0, number, bytes);
+        lock(&self.slot(node).values).insert(name, HeldBytes::Zeros(bytes));
         name
     }
 

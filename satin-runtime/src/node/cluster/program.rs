@@ -64,7 +64,7 @@ impl Work {
 const IMAGINED: [u8; 8] = *b"imagined";
 
 /// The name of a part of what a task makes, which nobody has ever written.
-fn imagined(result: u64, number: u64, bytes: u64) -> ValueName {
+pub(super) fn imagined(result: u64, number: u64, bytes: u64) -> ValueName {
     let mut name = [0; 32];
     name[..8].copy_from_slice(&IMAGINED);
     name[8..16].copy_from_slice(&result.to_le_bytes());

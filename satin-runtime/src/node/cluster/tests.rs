@@ -247,6 +247,7 @@ fn a_withdrawn_claim_runs_at_once_and_its_children_look_themselves_up() {
         history,
         at_once: true,
         held: false,
+        stays: false,
     };
     outside.workers.put_back(departure, back);
     outside.run(100);

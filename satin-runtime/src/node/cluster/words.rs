@@ -261,8 +261,9 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
             let marked = if back.history.marked { ", marked" } else { "" };
             let at_once = if back.at_once { ", at once" } else { "" };
             let held = if back.held { ", held" } else { "" };
+            let stays = if back.stays { ", stays" } else { "" };
             format!(
-                "puts back {id} (departure {}){marked}{at_once}{held}",
+                "puts back {id} (departure {}){marked}{at_once}{held}{stays}",
                 departure.0
             )
         }

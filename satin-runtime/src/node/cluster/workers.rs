@@ -512,6 +512,7 @@ impl ImaginaryWorkers {
             history,
             at_once: false,
             held: false,
+            stays: false,
         };
         self.roots.push_back(WaitingRoot {
             tag,
@@ -1797,9 +1798,11 @@ impl ImaginaryWorkers {
                     });
                 }
                 job.repairs |= back.history.marked;
-                match job.back.held {
-                    true => self.hold_own(job),
-                    false => self.queue_again(job),
+                let is_task = self.frame(job.frame).flow.is_some();
+                match (job.back.held, job.back.stays && is_task) {
+                    (true, _) => self.hold_own(job),
+                    (false, true) => self.keep_task(job),
+                    (false, false) => self.queue_again(job),
                 }
             }
             Some(AwayWork::Root(mut root)) => {

@@ -130,12 +130,6 @@ impl Repair {
         then
     }
 
-    /// Did the peer begin with a job that has taken down others? Then it has run it, and lives.
-    pub(super) fn has_survived(cx: &Context<'_>, deal: Deal) -> bool {
-        let away = cx.books.look_away(deal);
-        away.is_some_and(|away| away.begun && away.job.history.crashes > 0)
-    }
-
     /// A job that is away comes back undone.
     pub(super) fn bring_back(&mut self, cx: &mut Context<'_>, deal: Deal, why: ReturnReason) {
         // A stale token changes nothing: the job has come back, or been answered, another way.
@@ -144,16 +138,19 @@ impl Repair {
         };
         // The job that comes back may be given to a node that asked in vain before.
         cx.books.look_again();
+        let survived = away.has_survived();
         let job = away.job;
         let mut back = Back {
             history: job.history,
-            // Withdrawn: this node is idle, and the job is what it does instead. Refused: its host
-            // has survived it, so no other need try first. Unreadable: looked up again, it would get the same answer.
-            at_once: matches!(
-                why,
-                ReturnReason::Withdrawn | ReturnReason::Refused | ReturnReason::Unreadable
-            ),
+            // Withdrawn: this node is idle, and the job is what it does instead. Refused: if its host
+            // has survived it, no other need try first. Unreadable: looked up again, it would get the same answer.
+            at_once: match why {
+                ReturnReason::Withdrawn | ReturnReason::Unreadable => true,
+                ReturnReason::Refused => survived,
+                _ => false,
+            },
             held: false,
+            stays: false,
         };
         // A run elsewhere was cut short, so orphans may lie below it. A job that was lost on the
         // way, or not begun, has left none; one that was claimed has its mark already.
@@ -174,6 +171,7 @@ impl Repair {
         back.history.crashes = victims;
         // Alone there is nobody to leave it to. What is needed at once does not wait 5 s.
         back.held = victims > 0 && !back.at_once && is_company(cx.view);
+        back.stays = why == ReturnReason::Refused && !back.held;
         if why == ReturnReason::Missed {
             cx.books.tally.misses += 1;
         }
@@ -190,11 +188,20 @@ impl Repair {
         {
             cx.actions.push_back(Action::Unfit(departure, unfit));
         }
-        let why = match Repair::has_survived(cx, deal) {
-            true => ReturnReason::Refused,
-            false => ReturnReason::Undone,
-        };
-        self.bring_back(cx, deal, why);
+        self.bring_back(cx, deal, ReturnReason::Refused);
+    }
+
+    /// The host of a job that is away could not run it. The node that owns the job runs it: other hosts might refuse it too, without end.
+    pub(super) fn refused(&mut self, cx: &mut Context<'_>, deal: Deal, why: String) {
+        if let Some(away) = cx.books.look_away(deal)
+            && let JobSource::Hosted(key) = away.source
+            // A job that has taken down other hosts, and not this one, is run here: its owner would hold it for others.
+            && !away.has_survived()
+        {
+            cx.books.back(deal);
+            return self.finish(cx, key, Answer::Refused(why));
+        }
+        self.bring_back(cx, deal, ReturnReason::Refused);
     }
 
     /// The answer of a job that was away is here, and whole.

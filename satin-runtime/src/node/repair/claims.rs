@@ -28,6 +28,7 @@ impl Repair {
             history: job.history,
             at_once: true,
             held: false,
+            stays: false,
         };
         match owner {
             Some(owner) if owner == me => {

@@ -77,17 +77,10 @@ impl Repair {
                 }
             }
             Then::Answer(deal, answer) => match answer {
-                // A job that had taken down nodes was begun there and came back with its host
-                // alive. Here it is run at once: to hold it for others once more would send it
-                // round without end.
-                Answer::Refused(_) if Repair::has_survived(cx, deal) => {
-                    self.bring_back(cx, deal, ReturnReason::Refused);
-                }
+                Answer::Refused(why) => self.refused(cx, deal, why),
                 // The host did not do the job, so it is still to be done, and whoever waits
                 // for it here must not get this for an answer.
-                Answer::Refused(_) | Answer::Aborted => {
-                    self.bring_back(cx, deal, ReturnReason::Undone);
-                }
+                Answer::Aborted => self.bring_back(cx, deal, ReturnReason::Undone),
                 // It is to be done here, and the workers are to offer it to nobody else.
                 Answer::Unfit(unfit) => self.bring_home(cx, deal, unfit),
                 answer => self.take_answer(cx, deal, answer),

@@ -73,7 +73,7 @@ pub(super) enum ReturnReason {
     Lost,
     /// The job was not run there.
     Undone,
-    /// The job was begun there, and refused: the host did not die of it.
+    /// The job could not be run there: what it needs was not to be had, say.
     Refused,
     /// The answer mentions a shared value that no node has any more.
     Unreadable,

@@ -502,6 +502,30 @@ fn lend(cluster: &mut Cluster, to: u32, from: u32, name: ValueName) {
 }
 
 #[test]
+fn two_values_of_a_job_are_fetched_once_each_if_there_is_room_for_one() {
+    let mut cluster = quiet(&[("a", 2)]);
+    cluster.program(Program::new(Shape::Flat { jobs: 1 }, ms(1)));
+    cluster.set_room(1, 0);
+    let names = [0, 1].map(|number| cluster.imagine_data(0, number, 20_000));
+    let mut job = job_that_needs(names[0]);
+    job.needs.push(names[1]);
+    job.lent = vec![20_000; 2];
+    let jobs = Message::Jobs {
+        request: Request(1),
+        jobs: vec![(Token(1), job)],
+        left: 0,
+        sent_ms: 0,
+    };
+    let from = cluster.peer(0);
+    cluster.forge(1, from, jobs);
+    cluster.run_for(secs(1));
+    assert_eq!(cluster.effort(1).started, 1);
+    assert_eq!(cluster.traffic.of(MessageKind::Want).all(), 2);
+    let here = names.map(|name| cluster.has_value(1, name));
+    assert!(here != [true, true], "the job has begun: one has made room");
+}
+
+#[test]
 fn what_is_kept_elsewhere_is_brought_and_what_is_here_is_not_fetched() {
     let mut cluster = quiet(&[("a", 1), ("b", 1)]);
     let name = kept(&mut cluster, 1, 0, 5 * MIB / 2);

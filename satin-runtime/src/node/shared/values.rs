@@ -16,6 +16,8 @@
 //!
 //! * **What a job waits for is held** until the job has begun, or is gone ([`Action::Borrowed`]), however little room there is for
 //!   borrowed data. Without that two values of one job make room for each other, and are fetched again and again.
+//! * **A refused job stays at home** ([`Back::stays`](crate::job::Back)): a job that waits for leave to begin may lose its data after all.
+//!   Without that two nodes take such a job in turn, and each refuses it.
 //! * **The store is asked first**, by the node that is asked and, now and then, by the one that waits: a
 //!   fetch ends when the value appears, from wherever. Without that a new master, whose `main` has made the
 //!   value again, waits for it, and lets others wait.

@@ -11,9 +11,9 @@ use super::super::{
 };
 use crate::{
     job::{
-        Answer, BoundName, Fingerprint, History, JobId, JobLoad, JobName, JobSample, JobShape,
-        Lattices, Offer, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName, ValueSize,
-        Wants,
+        Answer, Back, BoundName, Fingerprint, History, JobId, JobLoad, JobName, JobSample,
+        JobShape, Lattices, Offer, Parcel, Recall, RootName, RootRun, RootTag, Saved, ValueName,
+        ValueSize, Wants,
     },
     node::{DepartureId, HostedId, Page, SheetChange, Terms},
 };
@@ -529,6 +529,52 @@ fn a_job_may_pass_through_and_its_answer_comes_back_the_same_way() {
     let acknowledge = Message::Acknowledge(vec![Token(5)]);
     node.handle(due, received(victim, acknowledge));
     assert!(node.is_settled());
+}
+
+/// A thief cannot have what a job needs. The node that owns the job runs it: without that thieves may take it in turn, without end.
+#[test]
+fn a_job_that_was_refused_goes_home_and_stays_there() {
+    let refused = || Answer::refused("nobody has its data any more");
+    let give = |node: &mut Node, at, thief, job| {
+        let request = take_for(node, at, thief, false);
+        let took = Event::Took(TookJobs {
+            request,
+            jobs: vec![job],
+            ..TookJobs::default()
+        });
+        node.handle(at, took);
+        match &actions(node)[..] {
+            [Action::Send(to, Message::Jobs { jobs, .. })] if *to == thief => jobs[0].0,
+            given => panic!("{given:?}"),
+        }
+    };
+    let answer = |node: &mut Node, at, thief, token| {
+        let answers = Message::Answers(vec![(token, refused())]);
+        node.handle(at, received(thief, answers));
+        actions(node)
+    };
+    let (mut node, [_, thief, _]) = by_hand();
+    let own = Taken::Own(DepartureId(9), parcel());
+    let token = give(&mut node, MS, thief, own);
+    let back = Back {
+        stays: true,
+        ..Back::default()
+    };
+    let came = answer(&mut node, 2 * MS, thief, token);
+    assert_eq!(came, [Action::PutBack(DepartureId(9), back)]);
+    // It has come through this node, which may lack its data by now too.
+    let (mut node, [_, victim, thief]) = by_hand();
+    let jobs = vec![(Token(5), parcel())];
+    node.handle(MS, received(victim, jobs_of(Request(1), jobs)));
+    let started = actions(&mut node);
+    let [Action::Start(key, _)] = started[..] else {
+        panic!("{started:?}");
+    };
+    let hosted = Taken::Hosted(key, parcel());
+    let token = give(&mut node, 200 * MS, thief, hosted);
+    let came = answer(&mut node, 300 * MS, thief, token);
+    let onwards = Message::Answers(vec![(Token(5), refused())]);
+    assert_eq!(came, [Action::Send(victim, onwards)]);
 }
 
 #[test]

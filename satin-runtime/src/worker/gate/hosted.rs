@@ -88,6 +88,11 @@ impl HostedTask {
             pool.forget_hosted(key);
             HostedEnd::Answered(Answer::Refused(why))
         };
+        // They may have made room for others. Read without them, the job would be taken for one that cannot travel.
+        let borrowed = parcel.lent_names().iter();
+        if let Some(absent) = borrowed.copied().find(|name| needs::find(*name).is_none()) {
+            return refused(format!("the data {absent:?} are not here any more"));
+        }
         let root_run = parcel.root_run();
         let mut above = parcel.id;
         let Some(index) = above.pop() else {
@@ -268,16 +273,14 @@ impl Pool {
         lock(&self.ledger.hosted).remove(key);
     }
 
-    /// The pool has ended: refuses the hosted jobs that are held, and those that wait to be started.
+    /// The pool has ended: gives the hosted jobs back that are held, and those that wait to be started.
     pub(in crate::worker) fn refuse_hosted(&self) {
         while let Some(Taken::Hosted(key, _)) = self.unhold() {
-            let answer = Answer::Refused("the pool has ended".into());
-            self.tell(|outside| outside.done(key, answer));
+            self.tell(|outside| outside.done(key, Answer::Aborted));
         }
         while let Some(task) = self.next_hosted(|| true) {
             self.forget_hosted(task.key);
-            let answer = Answer::Refused("the pool has ended".into());
-            self.tell(|outside| outside.done(task.key, answer));
+            self.tell(|outside| outside.done(task.key, Answer::Aborted));
         }
     }
 }

@@ -345,6 +345,7 @@ impl Pool {
         depth: u16,
         back: Back,
     ) {
+        let depth = if back.stays { STAYS } else { depth };
         let owner = Worker::of(job).index;
         absent.returned.insert((depth, SlotRef(job)));
         absent

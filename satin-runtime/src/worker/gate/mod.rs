@@ -616,16 +616,16 @@ impl Gate {
         values: Vec<HeldValue>,
     ) -> bool {
         let mut absent = lock(&self.pool.ledger.absent);
-        let Some(away) = absent.away.get_mut(&departure) else {
+        if !absent.away.contains_key(&departure) {
             return false;
-        };
+        }
         match answer {
             Answer::Refused(why) => {
                 tracing::debug!(why, "a job was refused elsewhere");
-                // Elsewhere it would be refused again.
-                away.depth = STAYS;
                 let back = Back {
                     at_once: true,
+                    // Elsewhere it would be refused again.
+                    stays: true,
                     ..Back::default()
                 };
                 self.pool.back_from(absent, departure, back);

@@ -113,6 +113,27 @@ fn what_comes_back_undone_is_run() {
 }
 
 #[test]
+fn what_another_node_could_not_run_leaves_no_more() {
+    let mut outside = Outside::new(flow(FlowForm::Chains, 4, 2));
+    outside.host(false);
+    outside.run(0);
+    let taken = outside.take();
+    assert_eq!(ids(&taken), ["0.3", "0.2"]);
+    let back = Back {
+        stays: true,
+        ..Back::default()
+    };
+    for (departure, _) in taken {
+        outside.workers.put_back(departure, back);
+    }
+    let again = outside.take();
+    assert_eq!(ids(&again), ["0.1"]);
+    assert_eq!(ids(&outside.take()), [""; 0]);
+    (outside.workers).put_back(again[0].0, Back::default());
+    outside.ends_right();
+}
+
+#[test]
 fn a_task_of_a_marked_flow_is_looked_up_when_it_can_run() {
     let program = flow(FlowForm::Chains, 1, 3);
     let (_, first) = task(&program, 0, &[]);

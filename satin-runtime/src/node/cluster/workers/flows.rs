@@ -550,6 +550,17 @@ impl ImaginaryWorkers {
         self.queue_again(job);
     }
 
+    /// A task that another node could not run is for the workers here.
+    pub(super) fn keep_task(&mut self, job: Spawned) {
+        if self.waits_again(&job) {
+            return self.set_child(job.frame, job.index, ChildState::Waiting);
+        }
+        self.set_child(job.frame, job.index, ChildState::Queued);
+        let depth = self.frame(job.frame).depth;
+        self.boards.home.insert(TaskOrder::of(depth, &job), job);
+        self.fresh = true;
+    }
+
     fn looks_up_tasks(&self, flow: u32) -> bool {
         let mut rules = [Rule::Inherit, Rule::LookUpTasks].iter();
         let flow = self.frames[flow as usize].as_ref();
@@ -615,6 +626,9 @@ impl ImaginaryWorkers {
 
     /// The history with which the task leaves, if it may.
     fn may_leave(&self, job: &Spawned) -> Option<History> {
+        if job.back.stays {
+            return None;
+        }
         if !self.looks_up_tasks(job.frame) || self.without.contains(&Rule::TasksStay) {
             return Some(History::default());
         }
