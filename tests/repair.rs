@@ -43,6 +43,7 @@ const LOST: Back = Back {
     history: MARKED,
     at_once: false,
     held: false,
+    stays: false,
 };
 
 /// A claim was withdrawn.
@@ -50,6 +51,7 @@ const WITHDRAWN: Back = Back {
     history: MARKED,
     at_once: true,
     held: false,
+    stays: false,
 };
 
 fn children(of: &JobId, numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
@@ -269,6 +271,7 @@ fn spawned_again(pool: &Satin, settled: bool) -> Vec<(DepartureId, Parcel)> {
                 history: parcel.history,
                 at_once: false,
                 held: false,
+                stays: false,
             };
             assert!(gate.put_back(*token, back));
         }
@@ -349,6 +352,7 @@ fn marks_go_down_to_the_orphans_and_no_further() {
                     history: job.history,
                     at_once: false,
                     held: false,
+                    stays: false,
                 };
                 assert!(gate.put_back(*token, back));
             }

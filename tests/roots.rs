@@ -310,6 +310,7 @@ fn a_main_that_begins_again_claims_what_is_left() {
                 history,
                 at_once: true,
                 held: false,
+                stays: false,
             };
             assert!(gate.put_back(claim, back));
             let (claim, parcel) = claimed(&told);
