@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use super::super::{
-    HostedId, Identity, Node, Notice, Peer,
+    DepartureId, HostedId, Identity, Node, Notice, Peer,
     inspect::{InspectedHosted, InspectedStage},
 };
 use super::{Cluster, FlowsSeen, ImaginaryNode, Smallest, WorkDone, lock};
@@ -149,6 +149,12 @@ impl Cluster {
     /// The hosted jobs that its workers have.
     pub fn at_work(&self, node: u32) -> impl Iterator<Item = HostedId> {
         self.slot(node).workers.hosted()
+    }
+
+    /// How much of its jobs that are away is done, as others have told it.
+    #[must_use]
+    pub fn parts_done(&self, node: u32) -> &BTreeMap<DepartureId, u16> {
+        &self.slot(node).parts_done
     }
 
     /// How often jobs were begun, by a hash of their ids; since [`count_runs`](Cluster::count_runs).

@@ -55,8 +55,8 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use strum::EnumCount;
 
 use super::{
-    Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer, ProtocolConfig,
-    RunEpoch, StorageOrder, View,
+    DepartureId, Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer,
+    ProtocolConfig, RunEpoch, StorageOrder, View,
 };
 use crate::job::{BoundName, Fingerprint, RootName, RootRun, Saved, ValueName};
 use clock::Clock;
@@ -244,6 +244,8 @@ struct ImaginaryNode {
     brought: Vec<(u64, Option<ValueName>)>,
     /// The numbers of nodes of which it has heard that they leave, with what they keep.
     keepers_leaving: Vec<u128>,
+    /// How much of its jobs that are away is done, as others have told.
+    parts_done: BTreeMap<DepartureId, u16>,
     /// What it was to bring home, as another node could not have it.
     to_bring_home: Vec<ValueName>,
     bounds: BTreeMap<(BoundName, RootName), Vec<u8>>,
@@ -678,6 +680,7 @@ impl Cluster {
             parts: BTreeMap::new(),
             brought: Vec::new(),
             keepers_leaving: Vec::new(),
+            parts_done: BTreeMap::new(),
             to_bring_home: Vec::new(),
             bounds: BTreeMap::new(),
             hungry: false,

@@ -286,7 +286,9 @@ impl Cluster {
             Action::RunMain { term } => self.run_main(node, term),
             Action::GiveBack => slot.workers.give_back(),
             // For people who watch.
-            Action::NotePart(..) => {}
+            Action::NotePart(departure, part) => {
+                slot.parts_done.insert(departure, part);
+            }
             Action::Hungry(hungry) => slot.hungry = hungry,
             Action::SendPart {
                 to,

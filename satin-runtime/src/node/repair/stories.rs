@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Event, Notice, ProtocolConfig, RepairMode, Rule,
-    cluster::{Cluster, Program, Shape, mix},
+    Deal, DepartureId, Event, Notice, ProtocolConfig, RepairMode, Rule,
+    books::{HERE, HostedState, JobSource, OutstandingKind},
+    cluster::{Cluster, Path, Program, Shape, mix},
 };
 
 const LONG: Duration = Duration::from_secs(300);
@@ -152,6 +153,113 @@ fn an_orphan_that_runs_is_claimed_and_not_done_again() {
         }
     }
     assert!(hits > 0 && hits * 2 > claims, "{hits} of {claims}");
+}
+
+/// The jobs that nodes wait for and that workers elsewhere run, each with the number of nodes it passed; 0 for a claim at the very node.
+fn waited_for(cluster: &Cluster) -> BTreeSet<(u32, DepartureId, u32)> {
+    let alive = |node: &u32| cluster.is_alive(*node);
+    let mut found = BTreeSet::new();
+    for node in (0..cluster.nodes()).filter(alive) {
+        let books = &cluster.node(node).books;
+        for deal in books.all_away() {
+            let away = books.look_away(deal).expect("it is away");
+            let JobSource::Own(departure) = away.source else {
+                continue;
+            };
+            let (mut waits, mut at, mut passed) = (node, deal, 0);
+            loop {
+                let (host, deal) = match at.peer == HERE {
+                    true => (waits, at),
+                    false => {
+                        let waiter = cluster.peer(waits);
+                        passed += 1;
+                        (cluster.index(at.peer), Deal::new(waiter, at.token))
+                    }
+                };
+                let books = &cluster.node(host).books;
+                let Some(hosted) = books.key(deal).and_then(|key| books.look(key)) else {
+                    break;
+                };
+                match &hosted.state {
+                    HostedState::Started if alive(&host) => {
+                        found.insert((node, departure, passed));
+                        break;
+                    }
+                    HostedState::Onwards(next, _) => (waits, at) = (host, *next),
+                    _ => break,
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Each node tells how far its hosted jobs are. All that wait for one must hear of it; returns those who waited.
+fn tell_parts(cluster: &mut Cluster, way: Duration) -> BTreeSet<(u32, DepartureId, u32)> {
+    let before = waited_for(cluster);
+    for node in (0..cluster.nodes())
+        .filter(|node| cluster.is_alive(*node))
+        .collect::<Vec<_>>()
+    {
+        let parts = cluster.at_work(node).map(|job| (job, 1)).collect();
+        cluster.tell(node, Event::PartsDone(parts));
+    }
+    cluster.run_for(way);
+    let after = waited_for(cluster);
+    let waits: BTreeSet<_> = before.intersection(&after).copied().collect();
+    for (node, departure, passed) in &waits {
+        let told = cluster.parts_done(*node).contains_key(departure);
+        assert!(
+            told,
+            "node {node} waits for {departure:?}, {passed} nodes away"
+        );
+    }
+    waits
+}
+
+#[test]
+fn who_claims_a_job_hears_how_far_it_is() {
+    let mut claims = 0;
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed);
+        cluster.form(&config(RepairMode::Running), &[("here", 4)], 1);
+        let program = cluster.program(tree(6));
+        cluster.start_root(0, program);
+        cluster.run_for(ms(700));
+        cluster.crash(1);
+        cluster.declare_dead(1);
+        while !cluster.is_done(0) {
+            let is_claim = |(node, departure, _): &&(u32, DepartureId, u32)| {
+                let books = &cluster.node(*node).books;
+                let away = books.whereabouts(*departure);
+                away.and_then(|deal| books.look_away(deal))
+                    .is_some_and(|away| away.kind == OutstandingKind::Claim)
+            };
+            claims += waited_for(&cluster).iter().filter(is_claim).count();
+            tell_parts(&mut cluster, ms(5));
+        }
+    }
+    assert!(claims > 0, "nothing was claimed");
+}
+
+#[test]
+fn the_origin_of_a_job_that_went_onwards_hears_how_far_it_is() {
+    let mut onwards = 0;
+    let mut cluster = Cluster::new(1);
+    cluster.wire.far = Path::new(ms(100));
+    cluster.form(
+        &config(RepairMode::Running),
+        &[("here", 1), ("there", 4)],
+        1,
+    );
+    let program = cluster.program(Program::new(Shape::Flat { jobs: 500 }, ms(1000)));
+    cluster.start_root(0, program);
+    for _ in 0..20 {
+        cluster.run_for(ms(500));
+        let waits = tell_parts(&mut cluster, ms(150));
+        onwards += waits.iter().filter(|(.., passed)| *passed > 1).count();
+    }
+    assert!(onwards > 0, "nothing went onwards");
 }
 
 #[test]

@@ -30,7 +30,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     Action, Context, Deal, HostedId, Lattices, Message, NodeId, Peer, ProtocolConfig, Request,
     RequestKind, Spent, Taken, Token, TookJobs, View,
-    books::{HostedState, JobSource, Outbox, Spare, Trip, in_pieces},
+    books::{HERE, HostedState, JobSource, Outbox, Spare, Trip, in_pieces},
 };
 use crate::job::{Answer, JobLoad, JobSample, Parcel, ValueSize};
 use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, DEADLOCK_REST, ENOUGH, FAR_REST};
@@ -377,15 +377,20 @@ impl Steal {
         self.worth.learn(&sample);
     }
 
-    /// Tells the origins of hosted jobs how much of them is done.
+    /// Tells all that wait for hosted jobs how much of these is done: their origins, and those that claim them.
     pub(crate) fn tell_parts(cx: &mut Context<'_>, parts: &[(HostedId, u16)]) {
         let mut told: BTreeMap<Peer, Vec<(Token, u16)>> = BTreeMap::new();
         for (key, part) in parts {
             let Some(hosted) = cx.books.look(*key) else {
                 continue;
             };
-            for (deal, waiter) in &hosted.waiters {
-                if waiter.origin && cx.view.is_alive(deal.peer) {
+            for deal in hosted.waiters.keys() {
+                if deal.peer == HERE {
+                    let away = cx.books.look_away(*deal);
+                    if let Some(JobSource::Own(departure)) = away.map(|away| away.source) {
+                        cx.actions.push_back(Action::NotePart(departure, *part));
+                    }
+                } else if cx.view.is_alive(deal.peer) {
                     told.entry(deal.peer).or_default().push((deal.token, *part));
                 }
             }
@@ -395,15 +400,20 @@ impl Steal {
             .extend(told.map(|(peer, parts)| Action::Send(peer, Message::PartsDone(parts))));
     }
 
-    /// A thief says how much of these jobs is done.
+    /// A thief says how much of these jobs is done. A node that passed a job on tells those that wait for it there.
     pub(crate) fn parts_done(cx: &mut Context<'_>, from: Peer, parts: &[(Token, u16)]) {
+        let mut onwards = Vec::new();
         for (token, part) in parts {
-            if let Some(away) = cx.books.look_away(Deal::new(from, *token))
-                && let JobSource::Own(departure) = away.source
-            {
-                cx.actions.push_back(Action::NotePart(departure, *part));
+            let away = cx.books.look_away(Deal::new(from, *token));
+            match away.map(|away| away.source) {
+                Some(JobSource::Own(departure)) => {
+                    cx.actions.push_back(Action::NotePart(departure, *part));
+                }
+                Some(JobSource::Hosted(key)) => onwards.push((key, *part)),
+                None => {}
             }
         }
+        Steal::tell_parts(cx, &onwards);
     }
 
     /// A thief says how long jobs took there.
