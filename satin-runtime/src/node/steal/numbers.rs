@@ -68,6 +68,10 @@ pub(super) const LONG: f64 = 0.02;
 /// site, may have a wrong site name. Too small: busy networks look like wrong names.
 pub(super) const SUSPECT: Duration = Duration::from_millis(10);
 
+/// The shortest of so many round trips says how far away a node is. Too small: a machine that is busy when nodes join looks like a wrong name. Too
+/// large: wrong names are told of late.
+pub(super) const MEASURED: u32 = 10;
+
 /// Sites that are nearer to each other than this may as well be one: no name is wrong. Too small: a busy machine with
 /// several "sites" looks as if names were wrong.
 pub(super) const APART: Duration = Duration::from_millis(2);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     super::{Action, Context, Notice, Peer, View},
-    numbers::{APART, FAR_ROUND_TRIP, NEAR_ROUND_TRIP, SUSPECT, SUSPECT_SHARE},
+    numbers::{APART, FAR_ROUND_TRIP, MEASURED, NEAR_ROUND_TRIP, SUSPECT, SUSPECT_SHARE},
 };
 
 /// Round trips, as measured.
@@ -12,8 +12,8 @@ use super::{
 pub(super) struct Trips {
     /// The round trip that was measured last, for each peer.
     peers: BTreeMap<Peer, Duration>,
-    /// The shortest ones: load makes them longer, and nothing shorter.
-    shortest: BTreeMap<Peer, Duration>,
+    /// The shortest ones, and of how many: load makes them longer, and nothing shorter.
+    shortest: BTreeMap<Peer, (Duration, u32)>,
     /// The shortest round trip to any node of another site.
     nearest_far: Option<Duration>,
     /// Nodes of other sites to which a connection stands, in order.
@@ -25,10 +25,11 @@ pub(super) struct Trips {
 impl Trips {
     pub(super) fn note(&mut self, cx: &mut Context<'_>, peer: Peer, round_trip: Duration) {
         self.peers.insert(peer, round_trip);
-        let shortest = self.shortest.entry(peer).or_insert(round_trip);
+        let (shortest, measured) = self.shortest.entry(peer).or_insert((round_trip, 0));
         *shortest = round_trip.min(*shortest);
+        *measured += 1;
         // Load makes a round trip longer: only the shortest says how far away a node is.
-        let round_trip = *shortest;
+        let (round_trip, measured) = (*shortest, *measured);
         let Some(identity) = cx.view.get(peer) else {
             return;
         };
@@ -39,6 +40,7 @@ impl Trips {
             self.nearest_far = Some(nearest);
         } else if let Some(far) = self.nearest_far
             && !self.warned
+            && measured >= MEASURED
             && far > APART
             && round_trip > SUSPECT
             && round_trip > far.mul_f64(SUSPECT_SHARE)
