@@ -56,8 +56,7 @@ impl Readers {
             while let Ok(length @ 1..) = from.read(&mut piece) {
                 line.extend_from_slice(&piece[..length]);
                 if promoted() {
-                    then.put(&line);
-                    line.clear();
+                    then.put_what_can_be(&mut line);
                     continue;
                 }
                 let mut written = 0;
@@ -77,9 +76,12 @@ impl Readers {
     pub fn copy(&mut self, mut from: impl Read + Send + 'static, to: Sink) {
         self.thread(move || {
             let mut piece = [0; 4096];
+            let mut waits = Vec::new();
             while let Ok(length @ 1..) = from.read(&mut piece) {
-                to.put(&piece[..length]);
+                waits.extend_from_slice(&piece[..length]);
+                to.put_what_can_be(&mut waits);
             }
+            to.put(&waits);
         });
     }
 
@@ -140,6 +142,19 @@ impl Sink {
             }),
             Sink::Stderr => lines::beside_bar(|| io::stderr().lock().write_all(bytes)),
         };
+    }
+
+    /// Writes the bytes, and takes them; the beginning of a line waits while there is a bar, which would be drawn behind it.
+    fn put_what_can_be(&self, bytes: &mut Vec<u8>) {
+        let is_shown = !matches!(self, Sink::Kept(_));
+        let length = match is_shown && lines::has_bar() && bytes.len() < LINE_MAX {
+            true => memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1),
+            false => bytes.len(),
+        };
+        if length > 0 {
+            self.put(&bytes[..length]);
+            bytes.drain(..length);
+        }
     }
 
     fn put_line(&self, prefix: &str, line: &[u8]) {

@@ -36,7 +36,7 @@ use tempfile::TempDir;
 
 use self::act::Schedule;
 use crate::{
-    bar,
+    bar::{self, Bar},
     chronicle::Chronicle,
     faults::{self, Fault, What},
     guard::ProcessGuard,
@@ -221,6 +221,7 @@ pub struct LocalPool {
     /// The last state that was told of each node.
     told: BTreeMap<String, &'static str>,
     stopping: Option<Stopping>,
+    bar: Bar,
     guard: ProcessGuard,
     /// What people see of the pool.
     window: Option<Window>,
@@ -342,6 +343,7 @@ impl LocalPool {
             since_ms: events::unix_ms(),
             began: Instant::now(),
             stopping: None,
+            bar: Bar::default(),
             guard,
             window: None,
             scratch,
@@ -521,6 +523,7 @@ impl LocalPool {
         while !self.has_ended() {
             self.step(TICK);
         }
+        self.records()?;
         lines::clear_bar();
         self.readers.finish(PIPES);
         self.records()?;
@@ -595,6 +598,7 @@ impl LocalPool {
         // An error will come again, when the caller asks for the records.
         let _ = self.records();
         let now = Instant::now();
+        self.bar.tick(now);
         self.act(now);
         self.stop_if_incomplete();
         if let Some(Stopping {
@@ -1020,6 +1024,12 @@ impl LocalPool {
         });
         if index > 0 || self.plan.output == Output::Keep {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        } else if self.shows_bar() {
+            // What it writes past the bar would tear that apart.
+            command.stderr(Stdio::piped());
+            if io::stdout().is_terminal() {
+                command.stdout(Stdio::piped());
+            }
         }
     }
 

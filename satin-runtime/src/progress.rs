@@ -16,7 +16,7 @@ use crossbeam::sync::{Parker, Unparker};
 pub use crate::worker::Progress;
 use crate::{
     observe::{
-        lines::{self, Nodes},
+        lines::{self, Nodes, Short},
         log,
         standing::Standing,
     },
@@ -140,28 +140,13 @@ impl fmt::Display for Words {
         let about = if progress.is_guess { "about " } else { "" };
         let (percent, elapsed) = (100.0 * progress.done, Short(progress.elapsed));
         write!(f, "{about}{percent:.0} % in {elapsed}")?;
-        if let Some(left) = progress.left() {
+        if let Some(left) = progress.left().filter(|_| progress.done < 1.0) {
             write!(f, ", {about}{} left", Short(left))?;
         }
         if *nodes > 1 {
             write!(f, ", {}", Nodes(*nodes))?;
         }
         Ok(())
-    }
-}
-
-/// A time with its two largest units.
-struct Short(Duration);
-
-impl fmt::Display for Short {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        match seconds {
-            0..60 => write!(f, "{seconds} s"),
-            60..3600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
-            3600..86_400 => write!(f, "{} h {} min", seconds / 3600, seconds / 60 % 60),
-            86_400.. => write!(f, "{} d {} h", seconds / 86_400, seconds / 3600 % 24),
-        }
     }
 }
 

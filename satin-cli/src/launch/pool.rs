@@ -27,7 +27,7 @@ use super::{
     ssh::{self, SSH_FAILED},
 };
 use crate::{
-    bar,
+    bar::{self, Bar},
     chronicle::Chronicle,
     output::{Readers, Sink},
 };
@@ -191,6 +191,7 @@ pub struct LaunchedPool {
     signal: Option<i32>,
     all_were_in: bool,
     told_of_slow: bool,
+    bar: Bar,
     _scratch: tempfile::TempDir,
 }
 
@@ -226,6 +227,7 @@ impl LaunchedPool {
             signal,
             all_were_in: false,
             told_of_slow: false,
+            bar: Bar::default(),
             _scratch: scratch,
             launch,
         };
@@ -249,6 +251,7 @@ impl LaunchedPool {
         while self.sessions.iter().any(|session| session.end.is_none()) {
             self.step(TICK);
         }
+        self.take_events()?;
         lines::clear_bar();
         self.readers.finish(PIPES);
         self.take_events()?;
@@ -366,6 +369,7 @@ impl LaunchedPool {
         }
         // An error will come again, when the caller asks for the records.
         let _ = self.take_events();
+        self.bar.tick(Instant::now());
         self.tell_of_slow();
         match self.ending {
             Some((EndingStage::Expected, since)) if since.elapsed() > EXPECTED => {
@@ -395,6 +399,9 @@ impl LaunchedPool {
     }
 
     fn note(&mut self, record: &Record) {
+        if bar::is_wanted() {
+            self.bar.follow(&record.event, Instant::now());
+        }
         let name = &record.name;
         let index = (self.sessions.iter()).position(|session| session.name == *name);
         match &record.event {
@@ -412,9 +419,6 @@ impl LaunchedPool {
                 }
             }
             Event::RootStarted { .. } => self.all_were_in = true,
-            event @ (Event::Progress { .. } | Event::RootFinished { .. }) if bar::is_wanted() => {
-                bar::follow(event);
-            }
             Event::PoolEnded { code } => {
                 self.ended_by = Some((name.clone(), *code));
                 if self.ending.is_none() {

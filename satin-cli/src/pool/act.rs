@@ -17,7 +17,6 @@ use satin_runtime::{
 
 use super::{ALL_KILLED, LocalPool, Pause, code, raw};
 use crate::{
-    bar,
     faults::{self, Fault, What, Who},
     store::StoreUse,
 };
@@ -283,6 +282,9 @@ impl LocalPool {
     /// A node has told something.
     pub(super) fn note(&mut self, record: &Record) {
         self.show(record);
+        if self.shows_bar() {
+            self.bar.follow(&record.event, Instant::now());
+        }
         let name = &record.name;
         let index = self.nodes.iter().position(|node| node.name == *name);
         match &record.event {
@@ -312,10 +314,11 @@ impl LocalPool {
                 // Ours are told already.
                 let other = index.is_some_and(|index| !self.nodes[index].drained);
                 self.tell_if_faulty(other, name, "is about to leave");
+                self.was_drained(index);
             }
-            Event::Left { .. } => self.tell_if_faulty(true, name, "has left"),
-            event @ (Event::Progress { .. } | Event::RootFinished { .. }) if self.shows_bar() => {
-                bar::follow(event);
+            Event::Left { .. } => {
+                self.tell_if_faulty(true, name, "has left");
+                self.was_drained(index);
             }
             Event::PoolEnded { code } => match &mut self.ended_by {
                 None => {
@@ -327,6 +330,13 @@ impl LocalPool {
                 Some(_) => {}
             },
             _ => {}
+        }
+    }
+
+    /// A node leaves, whoever has asked it to: it does not end too early.
+    fn was_drained(&mut self, index: Option<usize>) {
+        if let Some(index) = index {
+            self.nodes[index].drained = true;
         }
     }
 

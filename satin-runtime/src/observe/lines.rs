@@ -7,6 +7,7 @@ use std::{
     fmt,
     io::{self, Write},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -46,6 +47,27 @@ pub fn show_bar(done: f64, words: String) {
     });
     bar.set_message(words);
     bar.set_position((1000.0 * done) as u64);
+}
+
+/// Is there a bar on the screen? What is not a whole line must wait then: the bar would be drawn behind it.
+#[must_use]
+pub fn has_bar() -> bool {
+    bar().is_some()
+}
+
+/// Leaves the bar full on the screen, if there is one: all is done, and took that time.
+pub fn fill_bar(took: Duration) {
+    if let Some(bar) = bar().take() {
+        bar.set_position(1000);
+        bar.abandon_with_message(format!("100 % in {}", Short(took)));
+    }
+}
+
+/// Leaves the bar on the screen as it is, if there is one.
+pub fn leave_bar() {
+    if let Some(bar) = bar().take() {
+        bar.abandon();
+    }
 }
 
 /// Takes the bar off the screen, if there is one.
@@ -89,6 +111,21 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
 pub(crate) fn tell(line: fmt::Arguments<'_>) {
     // There may be no reader any more.
     let _ = BesideBar.write_all(format!("satin: {line}\n").as_bytes());
+}
+
+/// A time with its two largest units.
+pub(crate) struct Short(pub(crate) Duration);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0..60 => write!(f, "{seconds} s"),
+            60..3600 => write!(f, "{} min {} s", seconds / 60, seconds % 60),
+            3600..86_400 => write!(f, "{} h {} min", seconds / 3600, seconds / 60 % 60),
+            86_400.. => write!(f, "{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+        }
+    }
 }
 
 /// A number of nodes.

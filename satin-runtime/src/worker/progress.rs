@@ -133,6 +133,8 @@ struct Root {
     began: Instant,
     /// The part that was said last: what is said never goes back.
     said: f64,
+    /// The root job had run before, on another node: its part is a guess, and its time says nothing.
+    again: bool,
 }
 
 /// How far a root job is.
@@ -143,8 +145,11 @@ pub struct Progress {
     pub done: f64,
     /// The time that it has run.
     pub elapsed: Duration,
-    /// Is the part a guess? The tree has turned out to be larger than it seemed, or nothing is known of it yet.
+    /// Is the part a guess? The tree has turned out to be larger than it seemed, nothing is known of it yet, or the root job is run again, as the
+    /// node that ran it is gone.
     pub is_guess: bool,
+    /// Part of the work was done before that time.
+    again: bool,
 }
 
 impl Progress {
@@ -156,14 +161,16 @@ impl Progress {
             done,
             elapsed,
             is_guess,
+            again: false,
         }
     }
 
-    /// The time that is probably left; `None` as long as too little is done to say.
+    /// The time that is probably left; `None` as long as too little is done to say, and for a root job that is run again.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         const ENOUGH: f64 = 0.01;
-        (self.done >= ENOUGH).then(|| self.elapsed.mul_f64((1.0 - self.done) / self.done))
+        (self.done >= ENOUGH && !self.again)
+            .then(|| self.elapsed.mul_f64((1.0 - self.done) / self.done))
     }
 }
 
@@ -182,8 +189,8 @@ impl Estimates {
         is_due
     }
 
-    /// A root job begins.
-    pub(super) fn begin(&self) -> RunningJob {
+    /// A root job begins; `again` if another node had begun with it.
+    pub(super) fn begin(&self, again: bool) -> RunningJob {
         let mut known = self.lock();
         known.begun += 1;
         let number = known.begun;
@@ -191,6 +198,7 @@ impl Estimates {
             number,
             began: Instant::now(),
             said: 0.0,
+            again,
         });
         RunningJob::Root(number)
     }
@@ -210,15 +218,27 @@ impl Estimates {
         }
     }
 
+    /// A root job is over; `is_done` if it has a result.
+    pub(super) fn end_root(&self, part: RunningJob, is_done: bool) {
+        let mut known = self.lock();
+        let place = (known.roots.iter()).position(|root| RunningJob::Root(root.number) == part);
+        if let Some(place) = place {
+            let root = known.roots.remove(place);
+            match (place == known.roots.len(), is_done) {
+                (true, true) => lines::fill_bar(root.began.elapsed()),
+                (true, false) => lines::clear_bar(),
+                // The bar is that of a root job which began later.
+                (false, _) => {}
+            }
+        }
+        known.outlines.remove(&part);
+    }
+
     /// A job is over.
     pub(super) fn end(&self, part: RunningJob) {
         let mut known = self.lock();
         match part {
-            RunningJob::Root(number) => {
-                known.roots.retain(|root| root.number != number);
-                lines::clear_bar();
-            }
-            RunningJob::Hosted(_) => {}
+            RunningJob::Root(_) | RunningJob::Hosted(_) => {}
             // The owner of the slot may not have seen that yet.
             RunningJob::Slot(_) | RunningJob::Flow(_) => {
                 return known.note(part, Outline::done(1.0));
@@ -268,12 +288,13 @@ impl Estimates {
         let is_known = known.outlines.contains_key(&part);
         let value = known.value(part).min(ALMOST);
         let root = known.roots.last_mut()?;
-        let is_guess = !is_known || value < root.said - GUESS;
+        let is_guess = root.again || !is_known || value < root.said - GUESS;
         root.said = root.said.max(value);
         Some(Progress {
             done: root.said,
             elapsed: root.began.elapsed(),
             is_guess,
+            again: root.again,
         })
     }
 }
@@ -589,7 +610,7 @@ mod tests {
     fn parts_that_others_have_count_with_their_weights() {
         let estimates = Estimates::default();
         assert_eq!(estimates.look(), None, "no job is under way");
-        let root = estimates.begin();
+        let root = estimates.begin(false);
         assert!(
             estimates
                 .look()
@@ -605,14 +626,24 @@ mod tests {
         assert_eq!(done(&estimates), 0.625);
         estimates.end(here);
         assert_eq!(done(&estimates), 0.75);
-        estimates.end(root);
+        estimates.end_root(root, true);
         assert_eq!(estimates.look(), None);
+    }
+
+    #[test]
+    fn of_a_root_job_that_runs_again_the_part_is_a_guess_and_the_time_is_not_said() {
+        let estimates = Estimates::default();
+        let root = estimates.begin(true);
+        estimates.lock().note(root, outline(0.5, &[]));
+        let now = estimates.look().expect("a root job");
+        assert!(now.is_guess && now.done == 0.5);
+        assert_eq!(now.left(), None);
     }
 
     #[test]
     fn what_was_said_does_not_go_back() {
         let estimates = Estimates::default();
-        let root = estimates.begin();
+        let root = estimates.begin(false);
         estimates.lock().note(root, outline(0.5, &[]));
         assert!(estimates.look().is_some_and(|now| !now.is_guess));
         // It has more children than it seemed to have.
@@ -628,7 +659,7 @@ mod tests {
     #[test]
     fn the_job_that_was_in_a_slot_before_does_not_count() {
         let estimates = Estimates::default();
-        let (root, slot) = (estimates.begin(), RunningJob::Slot(0x40));
+        let (root, slot) = (estimates.begin(false), RunningJob::Slot(0x40));
         estimates.end(slot);
         // Later its owner sees another job there.
         estimates.lock().note(root, outline(0.25, &[(slot, 0.5)]));
@@ -643,7 +674,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_used_again_below_itself_ends_no_thread() {
         let estimates = Estimates::default();
-        let root = estimates.begin();
+        let root = estimates.begin(false);
         let slot = RunningJob::Slot(0x40);
         estimates.lock().note(root, outline(0.0, &[(slot, 1.0)]));
         estimates.lock().note(slot, outline(0.1, &[(slot, 0.5)]));
@@ -657,6 +688,7 @@ mod tests {
             done,
             elapsed: Duration::from_secs(30),
             is_guess: false,
+            again: false,
         };
         assert_eq!(progress(0.001).left(), None);
         assert_eq!(progress(0.25).left(), Some(Duration::from_secs(90)));

@@ -560,7 +560,7 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
             F::call(Cx { head, parent }, number, args)
         }
     };
-    let part = pool.estimates.begin();
+    let part = pool.estimates.begin(marked);
     let outcome = {
         let index = number;
         let bottom = Bottom {
@@ -577,7 +577,8 @@ unsafe fn run_root<F: Function>(task: *const (), worker: &Worker, head: *const S
         false => outcome,
     };
     // Also if it was over too soon to be looked at.
-    pool.estimates.end(part);
+    let is_done = outcome.is_ok() && !frame.has(flag::TORN);
+    pool.estimates.end_root(part, is_done);
     let took = began.elapsed();
     (pool.prints).ran::<F>(&root_print, took);
     // Of what has no fingerprint nothing is harvested, and no job below tells anything.

@@ -195,7 +195,7 @@ where
     };
     root.root.frame.raise(flag::FLEETING | flag::CALLING);
     pool.tell(|outside| outside.root_started(run));
-    let part = pool.estimates.begin();
+    let part = pool.estimates.begin(false);
     let bottom = Bottom {
         head,
         parent: (&raw const root).cast(),
@@ -204,7 +204,7 @@ where
         part: Some(part),
     };
     let result = worker.on_bottom(bottom, None, || catch_unwind(AssertUnwindSafe(main)));
-    pool.estimates.end(part);
+    pool.estimates.end_root(part, result.is_ok());
     pool.root_has_ended(run.name);
     pool.tell_finished(run);
     drop(root);

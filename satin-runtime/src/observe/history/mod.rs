@@ -211,7 +211,15 @@ impl History {
                     is_guess,
                 });
             }
-            Event::RootStarted { .. } | Event::RootFinished { .. } => self.progress = None,
+            // After the death of a master, what was known of the root job stands until the next one knows more.
+            Event::RootStarted { .. } => {
+                self.progress.get_or_insert(PoolProgress {
+                    done: 0.0,
+                    seconds: None,
+                    is_guess: true,
+                });
+            }
+            Event::RootFinished { .. } => self.progress = None,
             Event::PoolEnded { code } => self.ended = Some(code),
             Event::Stats(figures) => self.rows.end(&record.name, figures),
             _ => {}

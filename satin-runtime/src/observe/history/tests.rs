@@ -434,9 +434,36 @@ fn progress_comes_from_the_master_and_ends_with_the_root_job() {
     assert_eq!((progress.done, progress.seconds), (0.5, Some(12.0)));
     assert!(progress.is_guess);
     assert_eq!(texts(&history), Vec::<String>::new());
-    history.note_look("delft-1", look(T0 + 1_000), 0);
+    let root = crate::job::RootTag { term: 0, number: 0 };
+    let mut after = look(T0 + 1_000);
+    after.events = vec![record(Event::RootFinished { root }, "delft-1", T0)];
+    history.note_look("delft-1", after, 0);
     assert_eq!(history.picture().progress, None);
     assert_eq!(history.picture().master.as_deref(), Some("delft-1"));
+}
+
+#[test]
+fn progress_goes_on_when_the_master_does_not() {
+    let mut history = with_two_nodes();
+    let root = |term| crate::job::RootTag { term, number: 0 };
+    let started = |term| record(Event::RootStarted { root: root(term) }, "delft-1", T0);
+    history.note_event(started(0));
+    let progress = |history: &History| history.picture().progress;
+    assert!(progress(&history).is_some_and(|now| now.is_guess && now.done == 0.0));
+    let event = Event::Progress {
+        done: 0.5,
+        seconds: 12.0,
+        is_guess: false,
+        nodes: 2,
+    };
+    history.note_event(record(event, "delft-1", T0));
+    history.note_gone("delft-1", Gone::Dead, T0);
+    assert!(progress(&history).is_some_and(|now| now.is_guess && now.done == 0.5));
+    history.note_event(started(1));
+    assert!(progress(&history).is_some_and(|now| now.done == 0.5));
+    let root = root(1);
+    history.note_event(record(Event::RootFinished { root }, "delft-1", T0));
+    assert_eq!(progress(&history), None);
 }
 
 #[test]

@@ -154,9 +154,14 @@ impl Capture {
         let (out, err) = (out.pull(ring), err.pull(ring));
         self.tell(ring);
         drop(state);
-        // Errors: the reader is gone, and nobody is left to be told.
-        let _ = (&self.stdout).write_all(&out);
-        let _ = (&self.stderr).write_all(&err);
+        if out.is_empty() && err.is_empty() {
+            return 0;
+        }
+        beside_bar(|| {
+            // Errors: the reader is gone, and nobody is left to be told.
+            let _ = (&self.stdout).write_all(&out);
+            let _ = (&self.stderr).write_all(&err);
+        });
         out.len() + err.len()
     }
 
