@@ -84,7 +84,8 @@ impl Printer {
             NodeOutput::NotKept => {
                 self.silent += 1;
                 eprintln!(
-                    "{name} does not keep what it prints: start nodes with SATIN_OUTPUT=kept, or SATIN_OUTPUT=all"
+                    "{name} does not keep what it prints: start the nodes with SATIN_OUTPUT=kept in the environment, or with the flag \
+                     `--output kept` of `satin node` and of programs; `SATIN_OUTPUT=kept satin run ..` does so for all nodes"
                 );
             }
             NodeOutput::NoAnswer(why) => {
@@ -98,7 +99,7 @@ impl Printer {
         let mut stdout = io::stdout().lock();
         let text = match stdout.is_terminal() {
             true => for_terminal(&line.text).into_bytes(),
-            false => line.text.clone(),
+            false => without_colours(&line.text),
         };
         let whole = [prefix.as_bytes(), &text, b"\n"].concat();
         if stdout
@@ -144,6 +145,24 @@ fn for_terminal(line: &[u8]) -> String {
     shown
 }
 
+/// The bytes without the escape sequences for colours: files and other programs read them.
+fn without_colours(line: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let [first, more @ ..] = rest {
+        let codes = rest.strip_prefix(b"\x1b[").unwrap_or_default();
+        let is_code = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
+        let length = codes.iter().take_while(|byte| is_code(byte)).count();
+        if codes.get(length) == Some(&b'm') {
+            rest = &codes[length + 1..];
+        } else {
+            plain.push(*first);
+            rest = more;
+        }
+    }
+    plain
+}
+
 /// The length of the escape sequence for a colour that the text begins with, if it does.
 fn colour(text: &str) -> Option<usize> {
     let codes = text.strip_prefix("\x1b[")?;
@@ -165,5 +184,11 @@ mod tests {
             "a\tb \x1b[1;31mred\x1b[0m \\u{1b}[2J\\u{1b}]0;title\\u{7} \u{fffd} \u{e9}\\r"
         );
         assert_eq!(for_terminal(b"\x1b[31"), "\\u{1b}[31");
+    }
+
+    #[test]
+    fn no_colours_reach_a_pipe_and_everything_else_does() {
+        let line = b"a \x1b[1;31mred\x1b[0m \x1b[2J \xff\x1b[31";
+        assert_eq!(without_colours(line), b"a red \x1b[2J \xff\x1b[31");
     }
 }
