@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use satin_runtime::observe::events::{Event, NodeFigures, Record};
-
-use crate::{
-    pool::sites_of,
-    tables::{self, align_right},
+use satin_runtime::observe::{
+    advice::{Evidence, Finding, finding},
+    events::{Event, NodeFigures, Record},
 };
+
+use crate::{pool::sites_of, tables};
 
 /// The figures of every node, and of every site if there are several; `None` if no node told any.
 #[must_use]
-pub fn table(records: &[Record]) -> Option<String> {
+pub fn table(records: &[Record], width: Option<usize>) -> Option<String> {
     let sites = sites_of(records);
     let nodes = figures(records);
     if nodes.is_empty() {
@@ -54,29 +54,50 @@ pub fn table(records: &[Record]) -> Option<String> {
         "idle",
     ]);
     header.extend(&columns.tally);
-    let width = header.len();
-    let mut table = tables::table(&header);
+    let columns_in_all = header.len();
+    let mut rows = Vec::new();
     let mut nodes = nodes;
     nodes.sort_by_key(|(site, name, _)| (*site, name.len(), *name));
     for (site, name, figures) in &nodes {
-        table.add_row(row(name, site, figures, &columns));
+        rows.push(row(name, site, figures, &columns));
     }
     for (name, end) in silent(records) {
         let mut cells = vec![name.to_owned(), site(name).into(), end.into()];
-        cells.resize(width, String::new());
-        table.add_row(cells);
+        cells.resize(columns_in_all, String::new());
+        rows.push(cells);
     }
     if by_site.len() > 1 {
-        table.add_row(vec![""; width]);
+        rows.push(vec![String::new(); columns_in_all]);
         for (site, (count, figures)) in &by_site {
             let name = format!("{count} node{}", if *count == 1 { "" } else { "s" });
-            table.add_row(row(&name, site, figures, &columns));
+            rows.push(row(&name, site, figures, &columns));
         }
-        table.add_row(row("all", "", &all, &columns));
+        rows.push(row("all", "", &all, &columns));
     }
-    align_right(&mut table, |place| place >= 2);
-    Some(table.trim_fmt())
+    let header = header.into_iter().map(String::from).collect();
+    let text = 0..2;
+    Some(tables::fitting(header, rows, &text, DISPENSABLE, width))
 }
+
+/// Columns that can be left out where a screen is too narrow for all; the least important first.
+const DISPENSABLE: &[&str] = &[
+    "withdrawn",
+    "misses",
+    "duplicates",
+    "kept",
+    "orphans",
+    "hits",
+    "requests near",
+    "requests far",
+    "jobs near",
+    "jobs far",
+    "not_worth",
+    "claims",
+    "received",
+    "spawns",
+    "repairs",
+    "sent",
+];
 
 /// What each node has counted that came to a regular end.
 fn figures(records: &[Record]) -> Vec<(&str, NodeFigures)> {
@@ -117,7 +138,7 @@ const IDLE: f64 = 0.25;
 /// The figures in words: what they say about the pool as a whole, and what to do about it. `None` if no node told any, and of a
 /// pool of one node.
 #[must_use]
-pub fn conclusion(records: &[Record]) -> Option<String> {
+pub fn conclusion(records: &[Record], memory_is_limited: bool) -> Option<String> {
     let nodes = figures(records);
     if nodes.len() < 2 {
         return None;
@@ -131,18 +152,27 @@ pub fn conclusion(records: &[Record]) -> Option<String> {
     let moved = bytes(all.bytes_sent);
     let begins = format!("{} idle, {moved} moved", share(idle));
     let stayed = all.tally.not_worth;
-    Some(match idle {
-        Some(..IDLE) => format!("{begins}: the workers were busy"),
-        _ if stayed > all.jobs => format!(
+    let seen = Evidence {
+        threads: all.threads,
+        jobs: all.jobs,
+        came: all.got_near + all.got_far,
+        stayed,
+        repairs: all.tally.repairs,
+        memory_is_limited,
+    };
+    Some(match finding(&seen) {
+        _ if idle.is_some_and(|idle| idle < IDLE) => format!("{begins}: the workers were busy"),
+        Finding::Stayed => format!(
             "{begins}, and {stayed} times a job stayed because its data would have cost more than its work: larger jobs, or `Shared` \
              values for what many jobs read, may leave"
         ),
-        _ if all.jobs == 0 => {
+        Finding::NoneLeft => {
             format!(
                 "{begins}, and no job left its node: the program was too short, or had no jobs to take"
             )
         }
-        _ => format!(
+        Finding::Unknown => begins,
+        Finding::FewJobs => format!(
             "{begins}: there were not enough jobs for all workers, or the program was short beside its start"
         ),
     })
@@ -284,7 +314,7 @@ mod tests {
                     threads: 1,
                     seconds: 2.0,
                     jobs,
-                    got_far: 30,
+                    got_far: jobs,
                     asked_far: 12,
                     bytes_sent: 1_234_567,
                     idle_s: 0.5,
@@ -304,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_line_for_each_node_and_each_site() {
-        let table = table(&records()).expect("figures");
+        let table = table(&records(), None).expect("figures");
         let lines: Vec<Vec<&str>> = table
             .lines()
             .map(|line| line.split_whitespace().collect())
@@ -313,10 +343,10 @@ mod tests {
         assert_eq!(lines[1][..3], ["delft-0", "delft", "0"]);
         assert_eq!(
             lines[3].join(" "),
-            "leiden-0 leiden 5 0 0 0 12 30 1.2 MB 0 B 25 %"
+            "leiden-0 leiden 5 0 0 0 12 5 1.2 MB 0 B 25 %"
         );
         assert_eq!(lines[5][..4], ["2", "nodes", "delft", "7"]);
-        assert_eq!(lines[7].join(" "), "all 12 0 0 0 36 90 3.7 MB 0 B 25 %");
+        assert_eq!(lines[7].join(" "), "all 12 0 0 0 36 12 3.7 MB 0 B 25 %");
     }
 
     #[test]
@@ -328,7 +358,7 @@ mod tests {
         figures.tally.repairs = 2;
         figures.tally.claims = 5;
         figures.tally.hits = 4;
-        let table = table(&records).expect("figures");
+        let table = table(&records, None).expect("figures");
         let line = table.lines().nth(3).expect("leiden");
         let last = |line: &str, count: usize| {
             let words: Vec<String> = line.split_whitespace().map(Into::into).collect();
@@ -350,7 +380,7 @@ mod tests {
             event: dead,
             ..gone.clone()
         });
-        let shown = table(&records).expect("figures");
+        let shown = table(&records, None).expect("figures");
         assert!(
             shown
                 .lines()
@@ -358,7 +388,7 @@ mod tests {
             "{shown}"
         );
         records.pop();
-        let shown = table(&records).expect("figures");
+        let shown = table(&records, None).expect("figures");
         assert!(shown.contains("no figures"), "{shown}");
     }
 
@@ -371,21 +401,21 @@ mod tests {
                     change(figures);
                 }
             }
-            conclusion(&records).expect("figures")
+            conclusion(&records, false).expect("figures")
         };
         assert!(said(|_| ()).starts_with("25 % idle, 3.7 MB moved: there were not enough"));
         assert!(
             said(|figures| figures.idle_s = 0.1)
                 .ends_with("5 % idle, 3.7 MB moved: the workers were busy")
         );
-        let no_jobs = said(|figures| (figures.idle_s, figures.jobs) = (1.8, 0));
+        let no_jobs = said(|figures| (figures.idle_s, figures.jobs, figures.got_far) = (1.8, 0, 0));
         assert!(
             no_jobs.starts_with("90 % idle, 3.7 MB moved, and no job left"),
             "{no_jobs}"
         );
         let stayed = said(|figures| figures.tally.not_worth = 100);
         assert!(stayed.contains("300 times a job stayed"), "{stayed}");
-        assert_eq!(conclusion(&records[..4]), None, "one node");
+        assert_eq!(conclusion(&records[..4], false), None, "one node");
     }
 
     #[test]
@@ -394,8 +424,8 @@ mod tests {
             .into_iter()
             .filter(|record| record.name.starts_with("delft"))
             .collect();
-        assert_eq!(table(&one).expect("figures").lines().count(), 3);
-        assert_eq!(table(&[]), None);
+        assert_eq!(table(&one, None).expect("figures").lines().count(), 3);
+        assert_eq!(table(&[], None), None);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A file per subcommand: its flags, and what it does with the library.
 
+use std::io::{self, IsTerminal};
+
 use anyhow::{Context, Result};
-use satin_cli::stats;
-use satin_runtime::observe::events::Record;
+use satin_cli::{stats, tables};
+use satin_runtime::{config::Config, observe::events::Record};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 mod at;
@@ -42,10 +44,12 @@ fn stop_at_signals(stop: impl Fn(i32) + Send + 'static) -> Result<()> {
 
 /// Prints the figures of each node and site, on stderr.
 fn print_figures(records: &[Record]) {
-    match stats::table(records) {
+    let width = tables::width(io::stderr().is_terminal());
+    match stats::table(records, width) {
         Some(table) => {
             eprintln!("{table}");
-            if let Some(words) = stats::conclusion(records) {
+            let memory_is_limited = Config::load().is_ok_and(|config| config.memory.is_some());
+            if let Some(words) = stats::conclusion(records, memory_is_limited) {
                 eprintln!("\n{words}");
             }
         }

@@ -8,8 +8,7 @@ use std::{
 use anyhow::Result;
 use satin_cli::{
     stats::{bytes, idle, share},
-    tables::{align_right, table},
-    units,
+    tables, units,
 };
 use satin_runtime::{
     net::{
@@ -61,12 +60,13 @@ struct Look {
 impl Status {
     pub fn run(self) -> Result<ExitCode> {
         let observer = self.at.observer()?;
-        let mut before = HashMap::new();
+        let (mut before, mut known) = (HashMap::new(), Vec::new());
         loop {
-            let look = look(&observer)?;
+            let look = look(&observer, &known)?;
+            known = look.nodes.iter().map(|row| row.node.clone()).collect();
             let text = match self.json {
                 true => serde_json::to_string(&look)? + "\n",
-                false => show(&look, &before),
+                false => show(&look, &before, tables::width(io::stdout().is_terminal())),
             };
             let mut stdout = io::stdout().lock();
             if self.watch.is_some() && !self.json && stdout.is_terminal() {
@@ -90,8 +90,9 @@ impl Status {
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-fn look(observer: &Observer) -> Result<Look> {
-    let SeenPool { name, nodes } = observer.status()?;
+/// Any node may answer that was there at the last look, not only the one that was joined.
+fn look(observer: &Observer, known: &[SeenNode]) -> Result<Look> {
+    let SeenPool { name, nodes } = observer.status_again(known)?;
     let figures = observer.figures(&nodes);
     let rows = nodes.into_iter().zip(figures);
     Ok(Look {
@@ -101,8 +102,12 @@ fn look(observer: &Observer) -> Result<Look> {
 }
 
 /// The table; `before` holds what the nodes had counted at the last look.
-fn show(look: &Look, before: &HashMap<std::net::SocketAddr, NodeFigures>) -> String {
-    let mut table = table(&[
+fn show(
+    look: &Look,
+    before: &HashMap<std::net::SocketAddr, NodeFigures>,
+    width: Option<usize>,
+) -> String {
+    let header = [
         "node",
         "site",
         "address",
@@ -114,7 +119,8 @@ fn show(look: &Look, before: &HashMap<std::net::SocketAddr, NodeFigures>) -> Str
         "sent",
         "received",
         "idle",
-    ]);
+    ];
+    let mut rows = Vec::new();
     for Row { node, figures } in &look.nodes {
         let state = match (node.is_leaving, node.is_master, figures) {
             (_, _, None) => "no answer",
@@ -141,9 +147,11 @@ fn show(look: &Look, before: &HashMap<std::net::SocketAddr, NodeFigures>) -> Str
             ]),
             None => cells.extend(std::iter::repeat_n("-".to_owned(), 6)),
         }
-        table.add_row(cells);
+        rows.push(cells);
     }
-    align_right(&mut table, |place| place >= 4);
+    let header = header.map(String::from).to_vec();
+    let dispensable = ["received", "up", "sent", "jobs given", "site"];
+    let table = tables::fitting(header, rows, &(0..4), &dispensable, width);
     let done = look.nodes.iter().find_map(|row| row.figures?.done);
     let done = done.map_or(String::new(), |done| {
         format!(", {} done", share(Some(done)))
@@ -155,7 +163,7 @@ fn show(look: &Look, before: &HashMap<std::net::SocketAddr, NodeFigures>) -> Str
         look.pool,
         plural(nodes),
         plural(threads as usize),
-        table.trim_fmt()
+        table
     )
 }
 
@@ -215,7 +223,7 @@ mod tests {
                 row("bc", false, None),
             ],
         };
-        let shown = lines(&show(&look, &HashMap::new()));
+        let shown = lines(&show(&look, &HashMap::new(), None));
         assert_eq!(shown[0], "pool fib: 2 nodes, 4 threads, 42 % done");
         assert_eq!(
             shown[2],
@@ -225,7 +233,7 @@ mod tests {
         // Since the last look it was idle for 8 of 2 x 10 s.
         let addr = look.nodes[0].node.addr;
         let before = HashMap::from([(addr, counted(90.0, 42.0))]);
-        let shown = lines(&show(&look, &before));
+        let shown = lines(&show(&look, &before, None));
         assert!(shown[2].ends_with(" 40 %"), "{shown:?}");
     }
 

@@ -311,7 +311,11 @@ impl Bridge {
                     self.away.insert(*departure);
                     self.given += 1;
                 }
-                Taken::Hosted(key, _) => drop(self.hosted.remove(key)),
+                Taken::Hosted(key, _) => {
+                    self.hosted.remove(key);
+                    // Who takes it counts it too.
+                    self.given += 1;
+                }
             }),
             _ => {}
         }

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     door::Objection,
     driver::{Driver, DriverState, Net},
-    greeting::{Failure, nobody_listens, read_greeting, write_greeting},
+    greeting::{Failure, NO_ANSWER, NO_PROCESS, nobody_listens, read_greeting, write_greeting},
     limits,
     link::Close,
     relay,
@@ -78,6 +78,12 @@ fn dial_ended(
         None => outcome.is_ok() || driver.link_at(addr),
     };
     dial.meant.retain(|peer| !reached(driver, peer));
+    if let DriverState::Joining { tried, .. } = &mut driver.state {
+        match outcome {
+            Ok(()) => drop(tried.remove(&addr)),
+            Err(failure) => drop(tried.insert(addr, failure.text().into())),
+        }
+    }
     if let Err(Failure::Permanent(text)) = outcome
         && !dial.meant.is_empty()
     {
@@ -109,6 +115,7 @@ fn refused_for_good(
         candidates,
         refused,
         since,
+        ..
     } = &mut driver.state
     else {
         return true;
@@ -149,7 +156,7 @@ pub(super) fn give_up_joining(driver: &mut Driver) {
 async fn attempt(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Result<(), Failure> {
     match timeout(limits::HANDSHAKE, attempt_patiently(net, addr, at_least)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(Failure::Silence("no answer came".into())),
+        Err(_) => Err(Failure::Silence(NO_ANSWER.into())),
     }
 }
 
@@ -160,7 +167,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
         .map_err(|error| Failure::Silence(error.to_string()))?;
     let connection = tokio::select! {
         connected = connecting => connected?,
-        () = nobody_listens(route) => return Err(Failure::Silence("no process listens there".into())),
+        () = nobody_listens(route) => return Err(Failure::Silence(NO_PROCESS.into())),
     };
     let refuse = |connection: &Connection, text: &str| {
         connection.close(Close::Refused.code(), text.as_bytes());

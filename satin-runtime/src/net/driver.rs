@@ -123,6 +123,8 @@ pub(super) enum DriverState {
         candidates: Vec<SocketAddr>,
         /// The nodes that refused this node, and why, and since when.
         refused: BTreeMap<SocketAddr, String>,
+        /// What came of the last attempt to reach each address, where that failed.
+        tried: BTreeMap<SocketAddr, String>,
         since: Option<Instant>,
     },
     In,
@@ -248,6 +250,7 @@ impl Driver {
             state: DriverState::Joining {
                 candidates: Vec::new(),
                 refused: BTreeMap::new(),
+                tried: BTreeMap::new(),
                 since: None,
             },
             began,

@@ -35,6 +35,13 @@ impl Failure {
 const CRYPTO: std::ops::Range<u64> = 0x100..0x200;
 const NO_COMMON_PROTOCOL: u64 = 0x100 + 120;
 
+/// The machine answers, and no process has the port.
+pub(super) const NO_PROCESS: &str =
+    "no process listens there on UDP: the port is wrong, or the node is gone";
+/// Nothing answers.
+pub(super) const NO_ANSWER: &str =
+    "no answer came: the host is wrong or down, or a firewall stops UDP to that port";
+
 const CREDENTIALS: &str = "the two nodes do not hold the same credential: give all nodes a copy of the same file (SATIN_CREDENTIAL)";
 const PROTOCOLS: &str =
     "it speaks another version of Satin's protocol: run the same version of Satin on all nodes";
@@ -62,7 +69,7 @@ impl From<ConnectionError> for Failure {
                     "it closed the connection: {text}"
                 )))
             }
-            ConnectionError::TimedOut => Some(Failure::Silence("no answer came".into())),
+            ConnectionError::TimedOut => Some(Failure::Silence(NO_ANSWER.into())),
             _ => None,
         };
         known.unwrap_or_else(|| Failure::Silence(error.to_string()))

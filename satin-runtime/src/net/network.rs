@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeMap,
     fmt, io,
     net::SocketAddr,
     rc::Rc,
@@ -25,9 +26,11 @@ use super::{
     discovery::{self, Advertised, DiscoveryError},
     door::Door,
     driver::{Beginning, Driver, DriverState, Net},
+    greeting::NO_ANSWER,
     limits,
     link::Close,
     memory, notice,
+    observer::TriedAddresses,
     output::OutputShown,
     progress::{NetworkProgress, NodeStage},
     sampler::Sampler,
@@ -938,10 +941,12 @@ async fn look(net: Rc<Net>, settings: Settings) {
                 dial::give_up_joining(driver);
                 false
             }
-            DriverState::Joining { candidates, .. } => match patience.is_over() {
+            DriverState::Joining {
+                candidates, tried, ..
+            } => match patience.is_over() {
                 None => true,
                 Some(most) => {
-                    let text = given_up(most, &not_let_in(candidates));
+                    let text = given_up(most, &not_let_in(candidates, tried));
                     driver.fail(codes::with_code(text, Some(codes::GAVE_UP)));
                     false
                 }
@@ -962,11 +967,16 @@ fn given_up(most: Duration, why: &str) -> String {
 }
 
 /// Why no pool has let a node in.
-fn not_let_in(candidates: &[SocketAddr]) -> String {
-    let at: Vec<String> = candidates.iter().map(SocketAddr::to_string).collect();
+fn not_let_in(candidates: &[SocketAddr], tried: &BTreeMap<SocketAddr, String>) -> String {
+    let at: Vec<(SocketAddr, String)> = (candidates.iter())
+        .map(|addr| {
+            let why = tried.get(addr).map_or(NO_ANSWER, String::as_str);
+            (*addr, why.to_owned())
+        })
+        .collect();
     match at.is_empty() {
         true => "no address of a pool was found".into(),
-        false => format!("no pool at {} lets this node in", at.join(", ")),
+        false => format!("no pool lets this node in: {}", TriedAddresses(&at)),
     }
 }
 
@@ -1021,4 +1031,22 @@ async fn wind_up(net: &Rc<Net>) {
         now.drained = drained;
         now.figures = figures;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_port_and_a_firewall_are_told_apart() {
+        let addr = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        let tried = BTreeMap::from([(addr(1), super::super::greeting::NO_PROCESS.to_owned())]);
+        let said = not_let_in(&[addr(1), addr(2)], &tried);
+        assert!(
+            said.contains("192.0.2.1:1: no process listens there on UDP"),
+            "{said}"
+        );
+        assert!(said.contains("192.0.2.1:2: no answer came"), "{said}");
+        assert!(said.contains("firewall"), "{said}");
+    }
 }

@@ -6,6 +6,7 @@
 //! answers for itself alone; to ask another to leave, the observer connects to that one, whose address it has learnt.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
@@ -155,7 +156,8 @@ impl fmt::Display for MeantPool<'_> {
     }
 }
 
-struct TriedAddresses<'t>(&'t [(SocketAddr, String)]);
+/// Addresses where nobody lets this process in, each with the reason.
+pub(super) struct TriedAddresses<'t>(pub(super) &'t [(SocketAddr, String)]);
 
 impl fmt::Display for TriedAddresses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -254,6 +256,16 @@ impl Observer {
         self.runtime.block_on(self.dialler.status(addrs))
     }
 
+    /// As [`status`](Observer::status), for one who knows nodes of the pool already: any of these may answer as well.
+    ///
+    /// # Errors
+    /// No node answers.
+    pub fn status_again(&self, known: &[SeenNode]) -> Result<SeenPool, ObserverError> {
+        let known = known.iter().map(|node| node.addr).collect();
+        let search = search(self.dialler.clone(), self.join.clone(), known);
+        self.runtime.block_on(search)
+    }
+
     /// What each of these nodes has counted so far, in their order; `None` for those that do not answer.
     pub fn figures(&self, nodes: &[SeenNode]) -> Vec<Option<NodeFigures>> {
         self.runtime.block_on(async {
@@ -326,6 +338,24 @@ impl Observer {
     }
 }
 
+/// The members, as the first node says that answers: of those that are known, or else of those where the pool is to be found.
+pub(super) async fn search(
+    dialler: Dialler,
+    join: Join,
+    known: Vec<SocketAddr>,
+) -> Result<SeenPool, ObserverError> {
+    let listed = tokio::task::spawn_blocking(move || discovery::look(&join)).await;
+    let listed = match listed {
+        Ok(Ok(listed)) => listed,
+        // What is known may do.
+        Ok(Err(_)) if !known.is_empty() => Vec::new(),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(error) => return Err(std::io::Error::other(error).into()),
+    };
+    let all: BTreeSet<SocketAddr> = known.into_iter().chain(listed).collect();
+    dialler.status(all).await
+}
+
 impl Dialler {
     pub(super) fn new(client: ClientConfig, pool: String) -> Dialler {
         Dialler {
@@ -389,7 +419,7 @@ impl Dialler {
     }
 
     pub(super) async fn connect(&self, addr: SocketAddr) -> Result<Ear, String> {
-        let mut why = "no answer came".to_owned();
+        let mut why = greeting::NO_ANSWER.to_owned();
         let greeted = timeout(limits::HANDSHAKE, async {
             loop {
                 match self.greet(addr).await {
@@ -417,7 +447,7 @@ impl Dialler {
             .map_err(|error| Failure::Silence(error.to_string()))?;
         let connection = tokio::select! {
             connected = connecting => connected?,
-            () = greeting::nobody_listens(route) => return Err(Failure::Silence("no process listens there".into())),
+            () = greeting::nobody_listens(route) => return Err(Failure::Silence(greeting::NO_PROCESS.into())),
         };
         let (mut send, mut recv) = connection.open_bi().await?;
         let hello = Greeting::Hello(Box::new(self.hello()));

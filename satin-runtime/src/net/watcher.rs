@@ -4,7 +4,7 @@
 //! It runs on a thread of its own, in a node's process or in one that is no node: what it needs is the credential and an address.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::SocketAddr,
     path::Path,
     sync::mpsc,
@@ -15,9 +15,8 @@ use std::{
 use tokio::{sync::mpsc as orders, task::JoinSet};
 
 use super::{
-    discovery,
     observer::{
-        Dialler, Ear, Observer, ObserverAnswer, ObserverError, Question, SeenNode, SeenPool,
+        Dialler, Ear, Observer, ObserverAnswer, ObserverError, Question, SeenNode, SeenPool, search,
     },
     settings::Join,
     wire,
@@ -243,7 +242,8 @@ impl<W: Watching> Round<W> {
             self.is_searching = true;
             let known = self.watched.keys().copied().collect();
             let search = search(self.dialler.clone(), self.join.clone(), known);
-            self.looks.spawn(async { Done::Searched(search.await) });
+            self.looks
+                .spawn(async { Done::Searched(search.await.map_err(|error| error.to_string())) });
         }
     }
 
@@ -428,20 +428,6 @@ async fn look_at(
         look,
         members,
     }))
-}
-
-/// The members, as the first node says that answers: of those that are known, or else of those where the pool is to be found.
-async fn search(dialler: Dialler, join: Join, known: Vec<SocketAddr>) -> Result<SeenPool, String> {
-    let listed = tokio::task::spawn_blocking(move || discovery::look(&join)).await;
-    let listed = match listed {
-        Ok(Ok(listed)) => listed,
-        // What is known may do.
-        Ok(Err(_)) if !known.is_empty() => Vec::new(),
-        Ok(Err(error)) => return Err(error.to_string()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let all: BTreeSet<SocketAddr> = known.into_iter().chain(listed).collect();
-    dialler.status(all).await.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

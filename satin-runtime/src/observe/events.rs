@@ -129,7 +129,7 @@ pub struct NodeFigures {
     pub seconds: f64,
     /// Jobs from other nodes that it ran.
     pub jobs: u64,
-    /// Jobs of its own that other nodes took.
+    /// Jobs that other nodes took from it: its own, and those that it passed on.
     pub given: u64,
     /// Jobs that its workers spawned, where that is counted.
     pub spawns: Option<u64>,

@@ -2,6 +2,8 @@
 //! warnings that repeat themselves.
 
 #[doc(hidden)]
+pub mod advice;
+#[doc(hidden)]
 pub mod lines;
 pub(crate) mod log;
 pub mod output;

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     job::Tally,
-    observe::look::{KeptFigures, WhyIdle},
+    observe::{
+        advice::Evidence,
+        look::{KeptFigures, WhyIdle},
+    },
 };
 
 /// A pool at one moment.
@@ -227,18 +230,19 @@ pub(super) fn of(history: &History) -> Picture {
     for row in rows.iter().filter(|row| is_there(row)) {
         idle.count(row);
     }
-    let why_idle = idle.sorted();
+    let seen = evidence(history, &rows);
+    let why_idle = idle.sorted(&seen);
     let totals = totals(&rows, &why_idle);
     let master = rows.iter().find(|row| row.node.is_master);
     Picture {
         pool: history.pool.clone(),
         now_ms: history.now_ms,
-        progress: progress(history, master.copied()),
+        progress: progress(history, master.copied(), totals.idle_share),
         ended: history.ended,
         master: master.map(|row| row.node.name.clone()),
         conclusion: conclusion(totals.idle_share, why_idle.first().map(|why| why.reason)),
-        run: run(history, &rows),
-        nodes: rows.iter().map(|row| node(row)).collect(),
+        run: run(history, &rows, &seen),
+        nodes: rows.iter().map(|row| node(row, &seen)).collect(),
         sites: sites(&rows),
         traffic: traffic(&rows),
         why_idle,
@@ -246,27 +250,62 @@ pub(super) fn of(history: &History) -> Picture {
     }
 }
 
+/// What is known of the pool for advice: a node whose memory was full has a limit.
+fn evidence(history: &History, rows: &[&Row]) -> Evidence {
+    let mut seen = Evidence {
+        memory_is_limited: history.rows.idle_s[WhyIdle::MemoryFull as usize] > 0.0,
+        ..Evidence::default()
+    };
+    for last in rows.iter().filter_map(|row| row.last.as_ref()) {
+        let figures = &last.figures;
+        seen.threads += figures.threads;
+        seen.jobs += figures.jobs;
+        seen.came += figures.got_near + figures.got_far;
+        seen.stayed += figures.tally.not_worth;
+        seen.repairs += figures.tally.repairs;
+    }
+    seen
+}
+
 fn is_there(row: &Row) -> bool {
     matches!(row.state, NodeState::Joined | NodeState::Draining)
 }
 
-/// What the master counts is newer than what it told in an event, which says more.
-fn progress(history: &History, master: Option<&Row>) -> Option<PoolProgress> {
-    let done = master.and_then(|row| row.last.as_ref()?.figures.done)?;
+/// What the master counts is newer than what it told in an event, which says more. A master that is about to leave, or has just begun, runs no
+/// root job while the workers go on with that of `main`.
+fn progress(
+    history: &History,
+    master: Option<&Row>,
+    idle_share: Option<f64>,
+) -> Option<PoolProgress> {
     let told = history.progress;
-    Some(PoolProgress {
-        done,
-        seconds: told.and_then(|told| told.seconds),
-        is_guess: told.is_some_and(|told| told.is_guess),
-    })
+    let master = master.filter(|row| is_there(row));
+    let last = master.and_then(|row| row.last.as_ref());
+    let is_busy = idle_share.is_some_and(|idle| idle < BUSY);
+    match last.map(|last| last.figures.done) {
+        Some(Some(done)) => Some(PoolProgress {
+            done,
+            seconds: told.and_then(|told| told.seconds),
+            is_guess: told.is_some_and(|told| told.is_guess),
+        }),
+        Some(None) if !is_busy => None,
+        _ => told.map(|told| PoolProgress {
+            is_guess: true,
+            ..told
+        }),
+    }
 }
 
-fn node(row: &Row) -> NodePicture {
+/// A pool is at work if its workers had nothing to do for less than that part of their time. Too small: people read that nothing is under way
+/// while it is. Too large: a job that is over seems to go on.
+const BUSY: f64 = 0.5;
+
+fn node(row: &Row, seen: &Evidence) -> NodePicture {
     let mut idle = Reasons::default();
     if is_there(row) {
         idle.count(row);
     }
-    let why_idle = idle.sorted();
+    let why_idle = idle.sorted(seen);
     let counted = row.last.as_ref().map(|last| last.figures);
     let counted = counted.unwrap_or_default();
     let shares = rows::named(&row.rates.shares);
@@ -327,13 +366,13 @@ fn conclusion(idle_share: Option<f64>, main_reason: Option<WhyIdle>) -> String {
     }
 }
 
-fn run(history: &History, rows: &[&Row]) -> RunPicture {
+fn run(history: &History, rows: &[&Row], seen: &Evidence) -> RunPicture {
     let idle = idle_of_run(rows.iter().copied());
     let times = WhyIdle::iter().map(|reason| IdleTime {
         reason,
         seconds: history.rows.idle_s[reason as usize],
         words: reason_in_words(reason).into(),
-        advice: advice_of(reason).into(),
+        advice: advice_of(reason, seen).into(),
     });
     let mut why_idle: Vec<IdleTime> = times.filter(|time| time.seconds > 0.0).collect();
     why_idle.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -373,14 +412,14 @@ impl Reasons {
         }
     }
 
-    fn sorted(self) -> Vec<IdleReason> {
+    fn sorted(self, seen: &Evidence) -> Vec<IdleReason> {
         let reasons = WhyIdle::iter().filter_map(|reason| {
             let (_, workers) = *self.0.get(<&str>::from(reason))?;
             Some(IdleReason {
                 reason,
                 workers,
                 words: reason_in_words(reason).into(),
-                advice: advice_of(reason).into(),
+                advice: advice_of(reason, seen).into(),
             })
         });
         let mut reasons: Vec<IdleReason> = reasons.collect();

@@ -2,7 +2,11 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use crate::observe::{events::Event, look::WhyIdle};
+use crate::observe::{
+    advice::{Evidence, Finding, finding},
+    events::Event,
+    look::WhyIdle,
+};
 
 /// Says why a worker has nothing to run; goes on from "has nothing to run: ".
 #[must_use]
@@ -18,12 +22,15 @@ pub fn reason_in_words(why: WhyIdle) -> &'static str {
     }
 }
 
-/// Says what a person can do about it.
+/// Says what a person can do about it, given what is known of the pool.
 #[must_use]
-pub fn advice_of(why: WhyIdle) -> &'static str {
+pub fn advice_of(why: WhyIdle, seen: &Evidence) -> &'static str {
     match why {
         WhyIdle::NoRootJob => {
             "`main` runs code of its own, or waits: nothing to be done, unless that takes long."
+        }
+        WhyIdle::NoWork if finding(seen) == Finding::Unknown => {
+            "There were times without a job for each worker: when many jobs move, near the end of a root job or after a death that is as it must be."
         }
         WhyIdle::NoWork => {
             "The program has fewer jobs than workers. Spawn more, smaller jobs, or use fewer nodes."
