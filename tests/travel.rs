@@ -1279,7 +1279,8 @@ fn jobs_that_cannot_travel_run_at_home() {
         may_refuse: true,
         ..Habits::default()
     };
-    let arguments: [(u8, fn(u32, Stubborn) -> u64); 4] = [
+    type OfArgument = fn(u32, Stubborn) -> u64;
+    let arguments: [(u8, OfArgument); 4] = [
         (NO_SERIALIZE, |n, value| not_written(n, value)),
         (NO_DESERIALIZE, |n, value| not_read(n, value)),
         (PANIC_SERIALIZE, |n, value| panics_when_written(n, value)),
@@ -1297,7 +1298,8 @@ fn jobs_that_cannot_travel_run_at_home() {
             assert_eq!(program(8, Stubborn { value: 2, how }), 512)
         });
     }
-    let results: [(u8, fn(u32, u8) -> Stubborn); 4] = [
+    type OfResult = fn(u32, u8) -> Stubborn;
+    let results: [(u8, OfResult); 4] = [
         (NO_SERIALIZE, |n, how| result_not_written(n, how)),
         (NO_DESERIALIZE, |n, how| result_not_read(n, how)),
         (PANIC_SERIALIZE, |n, how| result_panics_when_written(n, how)),

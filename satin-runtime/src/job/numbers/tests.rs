@@ -1,5 +1,6 @@
 use std::{
     borrow::Cow,
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     ffi::{CString, OsString},
     fmt,
@@ -380,12 +381,20 @@ fn a_length_that_is_a_lie_takes_neither_memory_nor_time() {
 
 #[test]
 fn what_can_be_written_can_be_read_however_long_it_is() {
-    struct Nothing(usize);
-    impl Serialize for Nothing {
+    /// A sequence of so many elements, and whether it could begin.
+    struct Begun(usize, Cell<bool>);
+    impl Serialize for Begun {
         fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-            to.serialize_seq(Some(self.0))?.end()
+            let sequence = to.serialize_seq(Some(self.0))?;
+            self.1.set(true);
+            sequence.end()
         }
     }
-    assert!(postcard::to_stdvec(&Whole(&Nothing(codec::LARGEST))).is_ok());
-    assert!(postcard::to_stdvec(&Whole(&Nothing(codec::LARGEST + 1))).is_err());
+    let begins = |length| {
+        let sequence = Begun(length, Cell::new(false));
+        let _ = postcard::to_stdvec(&Whole(&sequence));
+        sequence.1.get()
+    };
+    assert!(begins(codec::LARGEST));
+    assert!(!begins(codec::LARGEST + 1));
 }
