@@ -4,6 +4,7 @@
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     hash::Hasher as _,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -280,6 +281,8 @@ pub(crate) enum Caught {
     Nothing,
     /// The job took long, but its arguments are too many bytes to be hashed, or its result to be kept.
     TooLarge,
+    /// No result of the function can travel, whatever its jobs compute.
+    Unfit(CodecError),
     /// The result, with the fingerprint of the call, made from what its arguments were before the job ran.
     Fact(Fingerprint, Written),
 }
@@ -458,7 +461,8 @@ impl<'w> Sieve<'w> {
             Ok(_) if !self.values && !values.is_empty() => Caught::Nothing,
             Ok(bytes) => Caught::Fact(print, Written { bytes, values }),
             Err(CodecError::TooLong { .. }) => Caught::TooLarge,
-            _ => Caught::Nothing,
+            Err(error) if error.is_of_type() => Caught::Unfit(error),
+            Err(_) => Caught::Nothing,
         }
     }
 }
@@ -912,23 +916,45 @@ pub(crate) fn note_effort(number: u32, took: Option<Duration>) {
     }
 }
 
-/// The weights of all jobs of each function that have turned out to be unfit to travel.
-fn unfit_ones() -> &'static [AtomicU32] {
-    static UNFIT: OnceLock<Vec<AtomicU32>> = OnceLock::new();
-    UNFIT.get_or_init(|| numbered().iter().map(|_| AtomicU32::new(0)).collect())
+/// What is known of a function some of whose jobs have turned out to be unfit to travel.
+#[derive(Default)]
+struct UnfitFunction {
+    /// The sum of their weights.
+    weight: AtomicU32,
+    /// What was wrong with the last of them, once the sum is [`UNFIT`].
+    why: OnceLock<String>,
+}
+
+fn unfit_one(number: u32) -> Option<&'static UnfitFunction> {
+    static ALL: OnceLock<Vec<UnfitFunction>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        numbered()
+            .iter()
+            .map(|_| UnfitFunction::default())
+            .collect()
+    });
+    all.get(number as usize)
 }
 
 /// Notes that arguments or a result of the function with that number cannot be written or read.
-pub(crate) fn note_unfit(number: u32, weight: u32) {
-    if let Some(unfit) = unfit_ones().get(number as usize) {
-        let sum = |unfit: u32| Some(unfit.saturating_add(weight));
-        let _ = unfit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+pub(crate) fn note_unfit(number: u32, weight: u32, why: &impl Display) {
+    if let Some(unfit) = unfit_one(number) {
+        let sum = |sum: u32| Some(sum.saturating_add(weight));
+        let before = (unfit.weight).fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+        if before.is_ok_and(|before| before.saturating_add(weight) >= UNFIT) {
+            unfit.why.get_or_init(|| why.to_string());
+        }
     }
 }
 
 /// Do jobs of the function with that number stay in this process?
 pub(crate) fn is_unfit(number: u32) -> bool {
-    (unfit_ones().get(number as usize)).is_some_and(|unfit| unfit.load(Ordering::Relaxed) >= UNFIT)
+    unfit_one(number).is_some_and(|unfit| unfit.weight.load(Ordering::Relaxed) >= UNFIT)
+}
+
+/// Why they stay, if they do.
+pub(crate) fn unfit_why(number: u32) -> Option<&'static str> {
+    unfit_one(number)?.why.get().map(String::as_str)
 }
 
 /// A hash over all registered functions with their names and the types of their arguments, and over the types of plain data, whose

@@ -521,6 +521,10 @@ impl Worker {
         }
         self.reaper.before.set(sieve.took);
         self.note_sample(job, &sieve);
+        if let Caught::Unfit(error) = &sieve.caught {
+            let is_hosting = self.with_hosted(|hosted| !hosted.is_empty());
+            (self.pool()).give_up_unfit(job.function.get(), error, is_hosting);
+        }
         let Caught::Fact(print, Written { bytes, values }) = sieve.caught else {
             if let Caught::TooLarge = sieve.caught
                 && sieve.is_all_lost()

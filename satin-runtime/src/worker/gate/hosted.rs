@@ -12,13 +12,17 @@ use super::super::{
     progress::RunningJob,
     thread::{Bottom, Worker},
 };
-use super::ledger::{FrameRef, lock};
+use super::{
+    ledger::{FrameRef, lock},
+    note_unfit,
+};
 use crate::{
     job::{
         Answer, Gathered, HeldValue, HostedId, JobId, Parcel, Saved, Taken, Unfit,
         codec::{self, CodecError},
         function::{self, RemoteFailure, VTable},
         needs,
+        parcel::UNFIT,
         record::{Cx, Slot, flag},
     },
     observe::events,
@@ -59,7 +63,11 @@ pub(super) enum HostedJob {
         /// Flags that the job's frame gets when it starts, see [`flag`].
         flags: u32,
     },
-    Running(FrameRef),
+    Running {
+        frame: FrameRef,
+        /// The number of its function.
+        function: u32,
+    },
 }
 
 /// A hosted job that a worker is about to run.
@@ -111,7 +119,10 @@ impl HostedTask {
             {
                 pool.stop_children(&root.frame, flags);
             }
-            *stage = HostedJob::Running(FrameRef(parent));
+            *stage = HostedJob::Running {
+                frame: FrameRef(parent),
+                function: parcel.function,
+            };
         }
         pool.arrows.begins(key, worker.index, events::unix_ms);
         let run = || {
@@ -146,7 +157,15 @@ impl HostedTask {
                 packed.into()
             }
             Err(RemoteFailure::Codec(error)) => unfit(function, &error),
-            Err(RemoteFailure::Aborted) => Answer::Aborted,
+            Err(RemoteFailure::Aborted) => match function::unfit_why(parcel.function) {
+                // Perhaps it was given up for that; if not, nobody waits for the answer.
+                Some(why) => Answer::Unfit(Unfit {
+                    function: parcel.function,
+                    weight: UNFIT,
+                    why: why.into(),
+                }),
+                None => Answer::Aborted,
+            },
             Err(RemoteFailure::Panicked(payload)) => match payload.downcast::<NotHere>() {
                 Ok(why) => unfit(why.function, &why.error),
                 Err(payload) => {
@@ -166,7 +185,7 @@ fn unfit(function: &'static VTable, error: &CodecError) -> Answer {
         return Answer::Refused(error.to_string());
     };
     // Its own parts need not try. Its origin tells.
-    function::note_unfit(number, error.weight());
+    function::note_unfit(number, error.weight(), error);
     Answer::Unfit(Unfit {
         function: number,
         weight: error.weight(),
@@ -202,12 +221,40 @@ pub(crate) fn came_from_afar(text: &str) -> bool {
 }
 
 impl Pool {
+    /// No result of the function can travel: hosted jobs of it that are under way go home, before more is computed in vain. Their origins
+    /// tell people of it; here this process does, unless it runs a job of another one.
+    pub(in crate::worker) fn give_up_unfit(
+        &self,
+        function: &'static VTable,
+        error: &CodecError,
+        is_hosting: bool,
+    ) {
+        let Some(number) = function::number_of(function) else {
+            return;
+        };
+        match is_hosting {
+            true => function::note_unfit(number, error.weight(), error),
+            false => note_unfit(function, error.weight(), error),
+        }
+        for job in lock(&self.ledger.hosted).jobs.values() {
+            if let HostedJob::Running {
+                frame: FrameRef(frame),
+                function,
+            } = job
+                && *function == number
+            {
+                // SAFETY: the frame lives as long as its entry, and we hold the lock.
+                self.stop_children(unsafe { &**frame }, flag::ABORT);
+            }
+        }
+    }
+
     /// Gathers the facts of the hosted jobs that are under way.
     pub(super) fn gather_hosted(&self, gathered: &mut Gathered) {
         for job in lock(&self.ledger.hosted).jobs.values() {
-            if let HostedJob::Running(running) = job {
+            if let HostedJob::Running { frame, .. } = job {
                 // SAFETY: the frame lives as long as its entry, and we hold the lock.
-                unsafe { running.gather(gathered) };
+                unsafe { frame.gather(gathered) };
             }
         }
     }

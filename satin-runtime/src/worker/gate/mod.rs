@@ -861,7 +861,10 @@ impl Gate {
     fn stop_hosted(&self, key: HostedId, how: u32) -> bool {
         let mut hosted = lock(&self.pool.ledger.hosted);
         match hosted.jobs.get_mut(&key) {
-            Some(HostedJob::Running(FrameRef(frame))) => {
+            Some(HostedJob::Running {
+                frame: FrameRef(frame),
+                ..
+            }) => {
                 // SAFETY: the frame lives as long as its entry, and we hold the lock.
                 let frame = unsafe { &**frame };
                 self.pool.stop_children(frame, how);
@@ -970,14 +973,16 @@ impl Gate {
 
 /// Notes and tells that a job of that function cannot travel.
 pub(super) fn note_unfit(function: &'static VTable, weight: u32, why: impl Display) {
-    if let Some(number) = function::number_of(function) {
-        function::note_unfit(number, weight);
+    let number = function::number_of(function);
+    // It has been told.
+    let is_known = number.is_some_and(function::is_unfit);
+    if let Some(number) = number {
+        function::note_unfit(number, weight, &why);
     }
-    repeats::warn(
-        "a job cannot travel, and is run where it is",
-        function.info.name,
-        why,
-    );
+    if !is_known {
+        let kind = "a job cannot travel, and is run where it is";
+        repeats::warn(kind, function.info.name, why);
+    }
 }
 
 impl Pool {
