@@ -283,11 +283,11 @@ pub fn write<T: Serialize + ?Sized>(
     trial::apart(|| write_here(what, value, effort))
 }
 
-/// As [`write`], of a value that will be read as an `R`. If something in it is the first of its type, it is read back, and an error if
+/// As [`write()`], of a value that will be read as an `R`. If something in it is the first of its type, it is read back, and an error if
 /// that does not give the same.
 ///
 /// # Errors
-/// As [`write`] and [`read`].
+/// As [`write()`] and [`read`].
 pub fn write_for<R: DeserializeOwned, T: Serialize + ?Sized>(
     what: &'static str,
     value: &T,

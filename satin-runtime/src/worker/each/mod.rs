@@ -136,6 +136,11 @@ unsafe impl Function for PartOfLoop {
     }
 }
 
+/// Is it the function of all loops? What is wrong with a part of one is wrong with the function that the loop calls.
+pub(super) fn is_loop(function: &VTable) -> bool {
+    std::ptr::eq(function, &raw const PART_OF_LOOP)
+}
+
 static PART_OF_LOOP: VTable = VTable::of::<PartOfLoop>(Info {
     name: concat!(
         env!("CARGO_PKG_NAME"),

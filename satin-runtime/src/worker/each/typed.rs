@@ -12,7 +12,7 @@ use crate::{
         needs,
         record::Cx,
     },
-    worker::scope::Scope,
+    worker::{gate::note_unfit, scope::Scope},
 };
 
 /// A prepared call of that function, whose arguments are borrowed for `'p`.
@@ -153,7 +153,13 @@ where
         let args = self.args(at);
         let sent = F::Kinds::sent(&args);
         let what = "serializing the arguments";
-        piece(|| codec::write_part::<<F::Kinds as Kinds>::Own, _>(what, &sent))
+        let written = piece(|| codec::write_part::<<F::Kinds as Kinds>::Own, _>(what, &sent));
+        if let Err(error) = &written
+            && error.weight() > 0
+        {
+            note_unfit(F::VTABLE, error.weight(), error);
+        }
+        written
     }
 
     unsafe fn result(&self, at: usize) -> Result<Piece, CodecError> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::super::{
-    each::NotHere,
+    each::{self, NotHere},
     frames::RootFrame,
     pool::{Pool, RootKey},
     progress::RunningJob,
@@ -184,11 +184,15 @@ fn unfit(function: &'static VTable, error: &CodecError) -> Answer {
     let Some(number) = function::number_of(function) else {
         return Answer::Refused(error.to_string());
     };
+    let weight = match each::is_loop(function) {
+        true => 0,
+        false => error.weight(),
+    };
     // Its own parts need not try. Its origin tells.
-    function::note_unfit(number, error.weight(), error);
+    function::note_unfit(number, weight, error);
     Answer::Unfit(Unfit {
         function: number,
-        weight: error.weight(),
+        weight,
         why: error.to_string(),
     })
 }
@@ -229,7 +233,8 @@ impl Pool {
         error: &CodecError,
         is_hosting: bool,
     ) {
-        let Some(number) = function::number_of(function) else {
+        let number = function::number_of(function);
+        let Some(number) = number.filter(|_| !each::is_loop(function)) else {
             return;
         };
         match is_hosting {

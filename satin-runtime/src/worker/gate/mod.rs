@@ -21,6 +21,7 @@ use std::{
 };
 
 use super::{
+    each,
     frames::{harvest_above, place_of},
     pool::{Pool, PoolWatch, RootKey},
     repair::depth_of,
@@ -973,6 +974,9 @@ impl Gate {
 
 /// Notes and tells that a job of that function cannot travel.
 pub(super) fn note_unfit(function: &'static VTable, weight: u32, why: impl Display) {
+    if each::is_loop(function) {
+        return;
+    }
     let number = function::number_of(function);
     // It has been told.
     let is_known = number.is_some_and(function::is_unfit);
