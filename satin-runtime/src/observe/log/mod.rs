@@ -143,23 +143,11 @@ pub(crate) fn spawn<T: Send + 'static>(
 /// The filter that the text means, if it means one.
 pub(crate) fn filter(text: &str) -> Option<EnvFilter> {
     // `EnvFilter` takes any text for the name of a target, and then all lines of others are silently left out.
-    directives(text)
+    // The comma parts directives everywhere: `EnvFilter` knows none within the values of a span.
+    text.split(',')
         .all(is_target_or_level)
         .then(|| EnvFilter::try_new(text).ok())
         .flatten()
-}
-
-/// The parts of a filter, between commas that are not within those of a span, `[name{field=value, ..}]`.
-fn directives(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0_u32;
-    text.split(move |at: char| {
-        match at {
-            '[' | '{' => depth += 1,
-            ']' | '}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        at == ',' && depth == 0
-    })
 }
 
 /// Does the directive begin with nothing, a level, or a path such as `satin_runtime::net`?

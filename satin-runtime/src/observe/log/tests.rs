@@ -206,7 +206,7 @@ fn what_is_no_filter_is_not_taken_for_a_target() {
         "",
         "warn,satin_runtime=debug",
         "satin=trace,my_program::inner=info",
-        "[node{name=\"a:b, c\"}]=info,off",
+        "[node{name=\"a\"}]=info,off",
         "satin_runtime[node]=2",
     ] {
         assert!(filter(text).is_some(), "{text}");
