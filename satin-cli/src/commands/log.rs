@@ -127,7 +127,7 @@ fn for_terminal(line: &[u8]) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = &*text;
     while let Some(character) = rest.chars().next() {
-        let length = match colour(rest) {
+        let length = match colour(rest.as_bytes()) {
             Some(length) => {
                 shown.push_str(&rest[..length]);
                 length
@@ -150,26 +150,23 @@ fn without_colours(line: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(line.len());
     let mut rest = line;
     while let [first, more @ ..] = rest {
-        let codes = rest.strip_prefix(b"\x1b[").unwrap_or_default();
-        let is_code = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
-        let length = codes.iter().take_while(|byte| is_code(byte)).count();
-        if codes.get(length) == Some(&b'm') {
-            rest = &codes[length + 1..];
-        } else {
-            plain.push(*first);
-            rest = more;
-        }
+        rest = match colour(rest) {
+            Some(length) => &rest[length..],
+            None => {
+                plain.push(*first);
+                more
+            }
+        };
     }
     plain
 }
 
 /// The length of the escape sequence for a colour that the text begins with, if it does.
-fn colour(text: &str) -> Option<usize> {
-    let codes = text.strip_prefix("\x1b[")?;
-    let end = codes.find(|c: char| !(c.is_ascii_digit() || c == ';'))?;
-    codes[end..]
-        .starts_with('m')
-        .then_some("\x1b[".len() + end + 1)
+fn colour(text: &[u8]) -> Option<usize> {
+    let codes = text.strip_prefix(b"\x1b[")?;
+    let is_code = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
+    let end = codes.iter().position(|byte| !is_code(byte))?;
+    (codes[end] == b'm').then_some(b"\x1b[".len() + end + 1)
 }
 
 #[cfg(test)]
