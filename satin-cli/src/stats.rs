@@ -74,7 +74,6 @@ pub fn table(records: &[Record], width: Option<usize>) -> Option<String> {
         }
         rows.push(row("all", "", &all, &columns));
     }
-    let header = header.into_iter().map(String::from).collect();
     let text = 0..2;
     Some(tables::fitting(header, rows, &text, DISPENSABLE, width))
 }

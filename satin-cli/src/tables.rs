@@ -29,7 +29,7 @@ pub fn align_right(table: &mut Table, is_number: impl Fn(usize) -> bool) {
 /// columns but those at the places `text` are aligned to the right.
 #[must_use]
 pub fn fitting(
-    mut header: Vec<String>,
+    mut header: Vec<&str>,
     mut rows: Vec<Vec<String>>,
     text: &Range<usize>,
     dispensable: &[&str],
@@ -40,8 +40,7 @@ pub fn fitting(
         .collect();
     let mut dispensable = dispensable.iter();
     loop {
-        let names: Vec<&str> = header.iter().map(String::as_str).collect();
-        let mut shown = table(&names);
+        let mut shown = table(&header);
         for cells in &rows {
             shown.add_row(cells);
         }
@@ -79,7 +78,7 @@ mod tests {
         let strings = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect();
         let shown = |width| {
             let rows = vec![strings(&["n1", "1234", "12", "1 %"])];
-            let header = strings(&["node", "sent", "up", "idle"]);
+            let header = vec!["node", "sent", "up", "idle"];
             fitting(header, rows, &(0..1), &["none", "up", "sent"], width)
         };
         let header = |width| shown(width).lines().next().map(str::to_owned);

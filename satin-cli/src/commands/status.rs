@@ -107,7 +107,7 @@ fn show(
     before: &HashMap<std::net::SocketAddr, NodeFigures>,
     width: Option<usize>,
 ) -> String {
-    let header = [
+    let header = vec![
         "node",
         "site",
         "address",
@@ -149,7 +149,6 @@ fn show(
         }
         rows.push(cells);
     }
-    let header = header.map(String::from).to_vec();
     let dispensable = ["received", "up", "sent", "jobs given", "site"];
     let table = tables::fitting(header, rows, &(0..4), &dispensable, width);
     let done = look.nodes.iter().find_map(|row| row.figures?.done);
