@@ -925,20 +925,21 @@ struct UnfitFunction {
     why: OnceLock<String>,
 }
 
-fn unfit_one(number: u32) -> Option<&'static UnfitFunction> {
-    static ALL: OnceLock<Vec<UnfitFunction>> = OnceLock::new();
-    let all = ALL.get_or_init(|| {
-        numbered()
-            .iter()
-            .map(|_| UnfitFunction::default())
-            .collect()
-    });
-    all.get(number as usize)
+/// All functions, once a job of one has turned out to be unfit: as a rule none ever does.
+static UNFIT_FUNCTIONS: OnceLock<Vec<UnfitFunction>> = OnceLock::new();
+
+fn unfit_function(function: &VTable) -> Option<&'static UnfitFunction> {
+    let all = UNFIT_FUNCTIONS.get()?;
+    all.get(number_of(function)? as usize)
 }
 
-/// Notes that arguments or a result of the function with that number cannot be written or read.
-pub(crate) fn note_unfit(number: u32, weight: u32, why: &impl Display) {
-    if let Some(unfit) = unfit_one(number) {
+/// Notes that arguments or a result of the function cannot be written or read.
+pub(crate) fn note_unfit(function: &VTable, weight: u32, why: &impl Display) {
+    UNFIT_FUNCTIONS.get_or_init(|| {
+        let each = |_| UnfitFunction::default();
+        numbered().iter().map(each).collect()
+    });
+    if let Some(unfit) = unfit_function(function) {
         let sum = |sum: u32| Some(sum.saturating_add(weight));
         let before = (unfit.weight).fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
         if before.is_ok_and(|before| before.saturating_add(weight) >= UNFIT) {
@@ -947,14 +948,14 @@ pub(crate) fn note_unfit(number: u32, weight: u32, why: &impl Display) {
     }
 }
 
-/// Do jobs of the function with that number stay in this process?
-pub(crate) fn is_unfit(number: u32) -> bool {
-    unfit_one(number).is_some_and(|unfit| unfit.weight.load(Ordering::Relaxed) >= UNFIT)
+/// Do jobs of the function stay in this process?
+pub(crate) fn is_unfit(function: &VTable) -> bool {
+    unfit_function(function).is_some_and(|unfit| unfit.weight.load(Ordering::Relaxed) >= UNFIT)
 }
 
 /// Why they stay, if they do.
-pub(crate) fn unfit_why(number: u32) -> Option<&'static str> {
-    unfit_one(number)?.why.get().map(String::as_str)
+pub(crate) fn unfit_why(function: &VTable) -> Option<&'static str> {
+    unfit_function(function)?.why.get().map(String::as_str)
 }
 
 /// A hash over all registered functions with their names and the types of their arguments, and over the types of plain data, whose

@@ -354,9 +354,9 @@ impl Bridge {
         });
     }
 
-    pub(super) fn stays(&self, departure: DepartureId, unfit: Unfit) {
-        self.gate
-            .after_offers(move |gate| gate.stays(departure, &unfit));
+    /// Before the job comes back: it would be offered again.
+    pub(super) fn unfit(&self, unfit: Unfit) {
+        self.gate.after_offers(move |gate| gate.note_unfit(&unfit));
     }
 
     pub(super) fn orphan(&self, news: OrphanNews) {

@@ -398,7 +398,7 @@ impl Driver {
             Action::Abort(key) => self.bridge.abort(key),
             Action::Deliver(departure, answer) => self.bridge.deliver(departure, answer),
             Action::PutBack(departure, back) => self.bridge.put_back(departure, back),
-            Action::Unfit(departure, unfit) => self.bridge.stays(departure, unfit),
+            Action::Unfit(unfit) => self.bridge.unfit(unfit),
             Action::Orphan(news) => self.bridge.orphan(news),
             Action::Save(key) => self.bridge.save(key),
             Action::Harvest { since, reader } => self.bridge.harvest(since, reader),

@@ -319,8 +319,8 @@ pub enum Action {
     NotePart(DepartureId, u16),
     /// The job comes back undone.
     PutBack(DepartureId, Back),
-    /// The job is about to come back, as it cannot travel: it is to be offered to nobody else.
-    Unfit(DepartureId, Unfit),
+    /// A job of ours comes back, as it cannot travel: its function is to be noted, and people are to hear of it.
+    Unfit(Unfit),
     /// Tell the workers news of the orphan table, in which marked jobs look themselves up.
     Orphan(OrphanNews),
     /// Give a hosted job up, but save what is finished below it; answered by `Saved`, or by `Done` if it was quicker.

@@ -197,9 +197,9 @@ impl Cluster {
         if self.trace {
             let slot = self.slot_mut(node);
             let away = match &action {
-                Action::Deliver(departure, _)
-                | Action::PutBack(departure, _)
-                | Action::Unfit(departure, _) => slot.workers.id_of(*departure),
+                Action::Deliver(departure, _) | Action::PutBack(departure, _) => {
+                    slot.workers.id_of(*departure)
+                }
                 _ => None,
             };
             if let Some(words) = words::action(&action, away) {

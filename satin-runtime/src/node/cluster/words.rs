@@ -254,9 +254,7 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
         Action::Deliver(departure, is) => {
             format!("delivers {id} (departure {}): {}", departure.0, answer(is))
         }
-        Action::Unfit(departure, unfit) => {
-            format!("keeps {id} (departure {}): {}", departure.0, unfit.why)
-        }
+        Action::Unfit(unfit) => format!("keeps function {}: {}", unfit.function, unfit.why),
         Action::PutBack(departure, back) => {
             let marked = if back.history.marked { ", marked" } else { "" };
             let at_once = if back.at_once { ", at once" } else { "" };

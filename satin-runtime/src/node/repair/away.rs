@@ -183,10 +183,8 @@ impl Repair {
 
     /// A job that is away comes back undone, as it cannot travel.
     pub(super) fn bring_home(&mut self, cx: &mut Context<'_>, deal: Deal, unfit: Unfit) {
-        if let Some(away) = cx.books.look_away(deal)
-            && let JobSource::Own(departure) = away.source
-        {
-            cx.actions.push_back(Action::Unfit(departure, unfit));
+        if cx.books.is_of_workers(deal) {
+            cx.actions.push_back(Action::Unfit(unfit));
         }
         self.bring_back(cx, deal, ReturnReason::Refused);
     }

@@ -136,7 +136,7 @@ unsafe impl Function for PartOfLoop {
     }
 }
 
-/// Is it the function of all loops? What is wrong with a part of one is wrong with the function that the loop calls.
+/// Is it the function of all loops?
 pub(super) fn is_loop(function: &VTable) -> bool {
     std::ptr::eq(function, &raw const PART_OF_LOOP)
 }

@@ -147,7 +147,7 @@ where
     }
 
     fn call(&self, at: usize) -> Result<Piece, CodecError> {
-        if function::number_of(F::VTABLE).is_some_and(function::is_unfit) {
+        if function::is_unfit(F::VTABLE) {
             return Err(CodecError::Unfit);
         }
         let args = self.args(at);
@@ -157,7 +157,7 @@ where
         if let Err(error) = &written
             && error.weight() > 0
         {
-            note_unfit(F::VTABLE, error.weight(), error);
+            note_unfit(F::VTABLE, error.weight(), error, true);
         }
         written
     }

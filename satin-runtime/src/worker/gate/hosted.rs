@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::super::{
-    each::{self, NotHere},
+    each::NotHere,
     frames::RootFrame,
     pool::{Pool, RootKey},
     progress::RunningJob,
@@ -157,7 +157,7 @@ impl HostedTask {
                 packed.into()
             }
             Err(RemoteFailure::Codec(error)) => unfit(function, &error),
-            Err(RemoteFailure::Aborted) => match function::unfit_why(parcel.function) {
+            Err(RemoteFailure::Aborted) => match function::unfit_why(function) {
                 // Perhaps it was given up for that; if not, nobody waits for the answer.
                 Some(why) => Answer::Unfit(Unfit {
                     function: parcel.function,
@@ -184,15 +184,11 @@ fn unfit(function: &'static VTable, error: &CodecError) -> Answer {
     let Some(number) = function::number_of(function) else {
         return Answer::Refused(error.to_string());
     };
-    let weight = match each::is_loop(function) {
-        true => 0,
-        false => error.weight(),
-    };
     // Its own parts need not try. Its origin tells.
-    function::note_unfit(number, weight, error);
+    note_unfit(function, error.weight(), error, false);
     Answer::Unfit(Unfit {
         function: number,
-        weight,
+        weight: error.weight(),
         why: error.to_string(),
     })
 }
@@ -233,14 +229,12 @@ impl Pool {
         error: &CodecError,
         is_hosting: bool,
     ) {
-        let number = function::number_of(function);
-        let Some(number) = number.filter(|_| !each::is_loop(function)) else {
+        note_unfit(function, error.weight(), error, !is_hosting);
+        // Not that of all loops, say.
+        let number = function::number_of(function).filter(|_| function::is_unfit(function));
+        let Some(number) = number else {
             return;
         };
-        match is_hosting {
-            true => function::note_unfit(number, error.weight(), error),
-            false => note_unfit(function, error.weight(), error),
-        }
         for job in lock(&self.ledger.hosted).jobs.values() {
             if let HostedJob::Running {
                 frame: FrameRef(frame),

@@ -420,7 +420,7 @@ impl Gate {
             Ok(Some(load)) => return Some(Err(load)),
             Err(error) => error,
         };
-        note_unfit(leaver.job().function.get(), error.weight(), &error);
+        note_unfit(leaver.job().function.get(), error.weight(), &error, true);
         self.pool
             .come_back(leaver.job(), STAYS, leaver.back_to_stay());
         None
@@ -580,7 +580,7 @@ impl Gate {
     }
 
     fn prepare(&self, job: &Slot, back: Back, is_looked_up: bool) -> Option<Leaver> {
-        let is_unfit = function::number_of(job.function.get()).is_some_and(function::is_unfit);
+        let is_unfit = function::is_unfit(job.function.get());
         // None: below a nested entry.
         let place = place_of(job.parent.get(), job.index());
         let Some(place) = place.filter(|_| !is_unfit) else {
@@ -616,6 +616,9 @@ impl Gate {
         answer: Answer,
         values: Vec<HeldValue>,
     ) -> bool {
+        if let Answer::Unfit(unfit) = &answer {
+            self.note_unfit(unfit);
+        }
         let mut absent = lock(&self.pool.ledger.absent);
         if !absent.away.contains_key(&departure) {
             return false;
@@ -631,11 +634,12 @@ impl Gate {
                 };
                 self.pool.back_from(absent, departure, back);
             }
-            Answer::Unfit(unfit) => {
-                drop(absent);
-                self.stays(departure, &unfit);
-                let absent = lock(&self.pool.ledger.absent);
-                self.pool.back_from(absent, departure, Back::default());
+            Answer::Unfit(_) => {
+                let back = Back {
+                    stays: true,
+                    ..Back::default()
+                };
+                self.pool.back_from(absent, departure, back);
             }
             Answer::Aborted => self.pool.back_from(absent, departure, Back::default()),
             answer => {
@@ -660,14 +664,10 @@ impl Gate {
         true
     }
 
-    /// The job comes back next, and stays: it cannot travel.
-    pub fn stays(&self, departure: DepartureId, unfit: &Unfit) {
-        let mut absent = lock(&self.pool.ledger.absent);
-        if let Some(away) = absent.away.get_mut(&departure) {
-            away.depth = STAYS;
-            if let Some(function) = function::by_number(unfit.function) {
-                note_unfit(function, unfit.weight, &unfit.why);
-            }
+    /// A job of this process has turned out to be unfit to travel, on another node.
+    pub fn note_unfit(&self, unfit: &Unfit) {
+        if let Some(function) = function::by_number(unfit.function) {
+            note_unfit(function, unfit.weight, &unfit.why, true);
         }
     }
 
@@ -972,18 +972,15 @@ impl Gate {
     }
 }
 
-/// Notes and tells that a job of that function cannot travel.
-pub(super) fn note_unfit(function: &'static VTable, weight: u32, why: impl Display) {
+/// Notes that a job of that function cannot travel, and tells people if they are to hear of it, and have not.
+pub(super) fn note_unfit(function: &'static VTable, weight: u32, why: impl Display, tell: bool) {
+    // What is wrong with a part of a loop is wrong with the function that the loop calls.
     if each::is_loop(function) {
         return;
     }
-    let number = function::number_of(function);
-    // It has been told.
-    let is_known = number.is_some_and(function::is_unfit);
-    if let Some(number) = number {
-        function::note_unfit(number, weight, &why);
-    }
-    if !is_known {
+    let is_known = function::is_unfit(function);
+    function::note_unfit(function, weight, &why);
+    if tell && !is_known {
         let kind = "a job cannot travel, and is run where it is";
         repeats::warn(kind, function.info.name, why);
     }

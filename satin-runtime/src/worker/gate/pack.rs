@@ -356,7 +356,7 @@ pub(in crate::worker) fn take_answer(job: &Slot) -> WholeAnswer {
 pub(in crate::worker) unsafe fn import<F: Function>(job: &Slot) -> Option<F::Out> {
     let opened = open::<F>(job);
     if let Err(Unopened::Unreadable(error)) = &opened {
-        note_unfit(F::VTABLE, UNFIT, error);
+        note_unfit(F::VTABLE, UNFIT, error, true);
         return None;
     }
     // SAFETY: an answered job keeps its arguments.
@@ -447,7 +447,7 @@ pub(in crate::worker) unsafe fn finish(job: &Slot) -> Finished {
         return match unsafe { (function.finish)(job, bytes) } {
             Ok(()) => Finished::Done,
             Err(error) => {
-                note_unfit(function, UNFIT, &error);
+                note_unfit(function, UNFIT, &error, true);
                 Finished::Unreadable
             }
         };
