@@ -1,9 +1,9 @@
 //! The first value of each type is read back before it leaves, so that none arrives as another one.
 //!
 //! Postcard's bytes do not say what they are: where `Serialize` and `Deserialize` of a type disagree, the reader takes bytes of one field
-//! for another. Attributes of serde make them disagree, each for a struct or a variant. So the names of all structs and
-//! variants that are written are looked at ([`meet`]). If one is new, the value is read back, and each struct and variant
-//! is compared with what was written. What has gone well once is not looked at again, which takes about a nanosecond for each struct or variant.
+//! for another. Attributes of serde make them disagree, each for a struct or a variant. So the writer looks at the names of all structs and
+//! variants ([`meet`]). If one is new, the value is read back, and each struct and variant is compared with what was written. A name that
+//! has gone well once is not tried again.
 
 use std::{
     cell::{Cell, RefCell},
@@ -110,11 +110,17 @@ static TRIED: LazyLock<RwLock<HashSet<u64>>> = LazyLock::new(RwLock::default);
 pub(super) fn meet(shape: Shape) {
     if IS_LOOKING.get() {
         let key = shape.key();
-        let near = NEAR_SHAPES.with(|near| near[key as usize / 2 % NEAR].get());
-        if near != key {
+        if near(key, Cell::get) != key {
             meet_slowly(shape, key);
         }
     }
+}
+
+/// The place near this thread where that key may stand.
+#[inline]
+fn near<R>(key: u64, look: impl FnOnce(&Cell<u64>) -> R) -> R {
+    // All keys are odd.
+    NEAR_SHAPES.with(|near| look(&near[key as usize / 2 % NEAR]))
 }
 
 #[cold]
@@ -125,7 +131,7 @@ fn meet_slowly(shape: Shape, key: u64) {
         Looking::All(all) => _ = all.insert(shape),
         Looking::New(new) => {
             if is_tried(key) {
-                NEAR_SHAPES.with(|near| near[key as usize / 2 % NEAR].set(key));
+                near(key, |near| near.set(key));
             } else if !new.contains(&shape) {
                 new.push(shape);
             }
