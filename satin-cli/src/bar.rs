@@ -20,7 +20,7 @@ pub fn is_wanted() -> bool {
     lines::has_terminal() && !is_unwanted
 }
 
-/// What is known of the root job that runs, whichever node runs `main`: a master that dies takes neither the time nor the bar along.
+/// The bar of the root job that runs, whichever node runs `main`: neither the bar nor its time goes with a master that dies.
 #[derive(Default)]
 pub struct Bar {
     /// When each root job of `main` began first, by its number.
@@ -31,7 +31,7 @@ pub struct Bar {
     drawn: Option<Instant>,
 }
 
-/// What a master has told last.
+/// The last word of a master.
 struct Told {
     done: f64,
     is_guess: bool,
@@ -79,7 +79,7 @@ impl Bar {
                     }
                 }
             }
-            // What is left to do is not known until the next master has looked.
+            // The next master has to look first how much is left.
             Event::Master { term: 1.., .. } => {
                 if let Some(told) = &mut self.told {
                     told.is_guess = true;

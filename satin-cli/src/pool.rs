@@ -1025,7 +1025,7 @@ impl LocalPool {
         if index > 0 || self.plan.output == Output::Keep {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         } else if self.shows_bar() {
-            // What it writes past the bar would tear that apart.
+            // Text that the node writes past the bar would tear the bar apart.
             command.stderr(Stdio::piped());
             if io::stdout().is_terminal() {
                 command.stdout(Stdio::piped());

@@ -6,8 +6,8 @@
 //! each byte finds the end of the stack before the system does. And it may take long, or write a value of a gibibyte: a
 //! thread that cannot wait for that asks for [`Effort::QUICK`].
 //!
-//! What is read is what was written, or an error: fields that are left out, parts that are miscounted, and bytes that are left over
-//! are errors, and the first value of each type is read back before it leaves ([`write_for`]).
+//! A reader gets the value that was written, or an error. Fields that are left out, parts that are miscounted, and bytes that are left
+//! over are errors. The first value of each type is read back before it leaves ([`write_for`]).
 
 use std::{
     any::Any,
@@ -96,7 +96,7 @@ pub enum CodecError {
     Faulty {
         /// The action that failed.
         what: &'static str,
-        /// What is wrong.
+        /// The fault of the type or the value.
         fault: Fault,
     },
 }
@@ -283,8 +283,8 @@ pub fn write<T: Serialize + ?Sized>(
     trial::apart(|| write_here(what, value, effort))
 }
 
-/// As [`write()`], of a value that will be read as an `R`. If something in it is the first of its type, it is read back, and an error if
-/// that does not give the same.
+/// Writes a value that will be read as an `R`, as [`write()`] does. The first value of each type in it is read back: another one than was
+/// written is an error.
 ///
 /// # Errors
 /// As [`write()`] and [`read`].
@@ -299,6 +299,7 @@ pub fn write_for<R: DeserializeOwned, T: Serialize + ?Sized>(
     if new.is_empty() || bytes.len() > MOST_TRIED {
         return Ok(bytes);
     }
+    // A quick writer, see [`Effort::QUICK`], has no time for a trial.
     if effort.quick && effort.most == QUICK_BYTES {
         return Err(CodecError::NotQuick { what });
     }
@@ -521,7 +522,7 @@ pub fn guard<R>(what: &'static str, run: impl FnOnce() -> R) -> Result<R, CodecE
 /// Drops the payload of a panic, which is a value of the user: its destructor may panic too.
 pub fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        // Who knows how many follow.
+        // The next destructor may panic as well.
         std::mem::forget(next);
     }
 }

@@ -1,22 +1,22 @@
-//! What is wrong with a type whose values cannot travel.
+//! The fault of a type whose values cannot travel.
 //!
-//! Serde's errors keep no text on their way through postcard. So what was found is noted here, on the thread that writes or reads, and
-//! [`codec`](super::codec) puts it into its error. The innermost place counts, and what was found first.
+//! Serde's errors keep no text on their way through postcard. So the writer or reader notes here, on its thread, what it found, and
+//! [`codec`](super::codec) puts that into its error. The innermost place counts, and what was found first.
 
 use std::{any::type_name, cell::RefCell, fmt};
 
 use serde::ser;
 
-/// What was found, and where.
+/// A fault, and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     why: Why,
     place: Option<Place>,
-    /// What postcard says, if it says more.
+    /// The error of postcard, if there is one.
     error: Option<postcard::Error>,
 }
 
-/// What was found.
+/// The kinds of faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
     /// Code of the user, or the format, says no; `None` before that is known.
