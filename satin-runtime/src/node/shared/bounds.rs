@@ -215,10 +215,11 @@ impl Bounds {
     pub(crate) fn belongs(&mut self, cx: &mut Context<'_>, run: RootRun) {
         self.enter(run.term);
         // A late word about a root job that is over does not begin it again.
-        if !self.over.contains(run.name)
-            && let Some(of_root) = self.roots.get_mut(&run.name)
-            && std::mem::take(&mut of_root.is_kept)
+        if let Some(of_root) = self.roots.get_mut(&run.name)
+            && of_root.is_kept
+            && !self.over.contains(run.name)
         {
+            of_root.is_kept = false;
             // While it was over the others have dropped its bounds: they are told again.
             of_root.renew(&mut self.version);
             let offers = of_root.offers(run.name, |_| true);
