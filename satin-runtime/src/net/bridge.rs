@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering, fence},
     },
     time::Duration,
 };
@@ -33,6 +33,8 @@ pub(super) struct BridgeNews {
     queue: SegQueue<Event>,
     rung: AtomicBool,
     pub(super) bell: Notify,
+    /// The network thread looks by itself soon: so many more results need not ring the bell.
+    quiet: AtomicU32,
     /// True once the network thread has ended: news are dropped.
     deaf: AtomicBool,
 }
@@ -43,9 +45,42 @@ impl BridgeNews {
             return;
         }
         self.queue.push(event);
+        self.ring();
+    }
+
+    fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             self.bell.notify_one();
         }
+    }
+
+    /// Tells of a result. That can wait while the network thread waits for more of them.
+    fn tell_result(&self, event: Event) {
+        if self.deaf.load(Ordering::Relaxed) {
+            return;
+        }
+        self.queue.push(event);
+        // Pairs with the fence of `look`: either this thread sees that the other one looks now, or that one sees the event.
+        fence(Ordering::SeqCst);
+        let less = |quiet: u32| quiet.checked_sub(1);
+        if (self
+            .quiet
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less))
+        .is_err()
+        {
+            self.ring();
+        }
+    }
+
+    /// The network thread is about to take all events: from here on each rings the bell.
+    pub(super) fn look(&self) {
+        self.quiet.store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The network thread will look soon, by itself: so many more results need not ring the bell.
+    pub(super) fn be_quiet(&self, results: u32) {
+        self.quiet.store(results, Ordering::Relaxed);
     }
 
     /// Takes the oldest event. If there is none, the next event that comes rings the bell again.
@@ -86,7 +121,7 @@ impl Outside for BridgeNews {
             }
             answer => answer,
         };
-        self.tell(Event::Done(key, answer));
+        self.tell_result(Event::Done(key, answer));
     }
 
     fn recalled(&self, departure: DepartureId, why: Recall) {

@@ -318,6 +318,7 @@ impl Driver {
 
     /// News of other threads, and then the node's actions, until there are none.
     fn run(&mut self, net: &Rc<Net>, now: Duration) {
+        net.news.look();
         while !self.is_over() {
             while !self.compares
                 && let Some(mut event) = net.news.next()
@@ -345,6 +346,9 @@ impl Driver {
                 break;
             };
             self.perform(net, now, action);
+        }
+        if !self.compares {
+            net.news.be_quiet(self.node.may_wait());
         }
         self.flush(net);
         let asking = self.node.asking();

@@ -750,6 +750,12 @@ impl Node {
         })
     }
 
+    /// The number of further results that need not be told at once: a timeout is set, at which the node looks for them.
+    #[must_use]
+    pub fn may_wait(&self) -> u32 {
+        self.steal.may_wait(&self.books)
+    }
+
     /// Number of orphans that this node knows, its own included.
     #[must_use]
     pub fn orphans(&self) -> usize {

@@ -30,10 +30,12 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     Action, Context, Deal, HostedId, Lattices, Message, NodeId, Peer, ProtocolConfig, Request,
     RequestKind, Spent, Taken, Token, TookJobs, View,
-    books::{HERE, HostedState, JobSource, Outbox, Spare, Trip, in_pieces},
+    books::{Books, HERE, HostedState, JobSource, Outbox, Spare, Trip, in_pieces},
 };
 use crate::job::{Answer, JobLoad, JobSample, Parcel, ValueSize};
-use numbers::{ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, DEADLOCK_REST, ENOUGH, FAR_REST};
+use numbers::{
+    ACKNOWLEDGE_WAIT, ANSWERS_WAIT, ANSWERS_WAIT_MOST, BATCH, DEADLOCK_REST, ENOUGH, FAR_REST,
+};
 use thief::{Need, Reply, Thief};
 use trips::Trips;
 pub(crate) use victim::Asker;
@@ -130,6 +132,18 @@ impl Steal {
         cx.books.outboxes = outboxes;
     }
 
+    /// The number of results that may come until this node has something to say, if answers are held back until a timeout at the latest.
+    pub(crate) fn may_wait(&self, books: &Books) -> u32 {
+        let held = books.outboxes.values().map(|outbox| outbox.answers.len());
+        match held.max() {
+            None | Some(0) => 0,
+            Some(held) => {
+                let room = ENOUGH.saturating_sub(held) as u32;
+                room.min(self.thief.jobs_before_next_ask(&books.hands))
+            }
+        }
+    }
+
     fn is_due(&self, cx: &Context<'_>, peer: Peer, outbox: &mut Outbox) -> bool {
         // Acknowledgements only free memory, so they wait longest.
         let mut wait = ACKNOWLEDGE_WAIT;
@@ -140,7 +154,7 @@ impl Steal {
             // A tiny job costs less than the message with its answer. Of a larger one the owner may
             // wait at its sync: that answer goes at once.
             wait = match more && outbox.answers.len() < ENOUGH {
-                true => round_trip.mul_f64(ANSWERS_WAIT).min(ANSWERS_WAIT_MOST),
+                true => (round_trip.max(BATCH).mul_f64(ANSWERS_WAIT)).min(ANSWERS_WAIT_MOST),
                 false => Duration::ZERO,
             };
         }

@@ -49,6 +49,10 @@ pub(super) const PASSED_OVER_MOST: u32 = 3;
 /// wait here that others could have run. Too large: workers wait for the network between small jobs.
 pub(super) const TINY: f64 = 1.0;
 
+/// Tiny jobs are asked for, and answered, in batches of so much time, where a round trip is shorter. Too small: a message costs more than the jobs
+/// in it. Too large: jobs wait here that others could have run, and owners wait at their syncs.
+pub(super) const BATCH: Duration = Duration::from_micros(500);
+
 /// The tasks of a flow that a node has besides those that its workers run, for each worker, at most. Too small: workers wait for data. Too large:
 /// tasks wait here that others could have run.
 pub(super) const AHEAD: u32 = 2;
@@ -85,8 +89,8 @@ pub(super) const NEAR_ROUND_TRIP: Duration = Duration::from_micros(500);
 /// The round trip to a node of another site, before any has been measured.
 pub(super) const FAR_ROUND_TRIP: Duration = Duration::from_millis(30);
 
-/// Answers of tiny jobs wait for more of them, while there are more, for so much of a round trip. Too small: a message for
-/// each. Too large: the owner waits at its sync.
+/// Answers of tiny jobs wait for more of them, while there are more, for so much of a round trip, or of [`BATCH`] if that is longer. Too small: a
+/// message for each. Too large: the owner waits at its sync.
 pub(super) const ANSWERS_WAIT: f64 = 0.5;
 
 /// The longest wait of such answers, however far the owner is. Too small: over long links a message for each.

@@ -11,7 +11,7 @@ use super::{
         expiry::{Expiry, ran_out},
     },
     numbers::{
-        AHEAD, LENT_SHARE, LONG, MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST,
+        AHEAD, BATCH, LENT_SHARE, LONG, MOST, REQUEST_PATIENCE, REQUEST_ROUND_TRIPS, RETRY_FIRST,
         RETRY_LAST, SAID_ANEW, TINY,
     },
     policy::{self, Around, StealPolicy},
@@ -81,15 +81,17 @@ fn done_in(hands: &Hands, seconds: f64) -> f64 {
     (hands.each()).map_or(0.0, |each| seconds / each.max(1e-7))
 }
 
-/// The number of hosted jobs that fit in a round trip; none, if they are not tiny.
+/// The number of hosted jobs that are done while one message with jobs comes after the other; none, if they are not tiny.
 fn cover(hands: &Hands, round_trip: Duration) -> f64 {
-    let cover = done_in(hands, round_trip.as_secs_f64());
-    if cover < TINY { 0.0 } else { cover }
+    match is_tiny(hands, round_trip) {
+        true => done_in(hands, round_trip.max(BATCH).as_secs_f64()),
+        false => 0.0,
+    }
 }
 
 /// Are hosted jobs done faster than a message comes and goes?
 pub(super) fn is_tiny(hands: &Hands, round_trip: Duration) -> bool {
-    cover(hands, round_trip) > 0.0
+    done_in(hands, round_trip.as_secs_f64()) >= TINY
 }
 
 /// The side of a node that looks for work.
@@ -251,7 +253,7 @@ impl Thief {
 
     fn most(&self, cx: &Context<'_>, trips: &Trips, victim: Peer, lane: usize, need: Need) -> u32 {
         let share = self.policy.share(lane, cx.view);
-        // Of tiny jobs twice as many as fit in a round trip: the workers go on while the next
+        // Of tiny jobs twice as many as are done until more can come: the workers go on while the next
         // request travels.
         let tiny = 2.0 * cover(&cx.books.hands, trips.to(cx.view, victim));
         let most = (need.idle + need.others).max(share).max(tiny as u32);
@@ -300,6 +302,15 @@ impl Thief {
         let most = (most as u32).max(need.others).min(MOST);
         if most > 0 {
             self.tiny = Some(self.ask(cx, trips, giver, most, RequestKind::Now));
+        }
+    }
+
+    /// The number of hosted jobs that can be done until this node has to ask for more of them.
+    pub(super) fn jobs_before_next_ask(&self, hands: &Hands) -> u32 {
+        let running = hands.running();
+        match self.giver.filter(|_| self.tiny.is_none()) {
+            Some((_, round_trip)) => running.saturating_sub(cover(hands, round_trip) as u32),
+            None => running,
         }
     }
 
