@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The time from one look of a worker at its stack to the next. Too short: looking shows in the run. Too long: the estimate is old.
-const EVERY: Duration = Duration::from_millis(100);
+pub(super) const EVERY: Duration = Duration::from_millis(100);
 
 /// The levels below a job that count. Too few: the estimate stands still for long. Too many: looks take longer, and nobody sees a difference.
 const LEVELS: usize = 32;
@@ -398,6 +398,13 @@ impl Surveyor {
         self.descent.take()
     }
 
+    /// Is nothing noted yet of that job, which this worker has begun? Before it is, nobody hears of what is below it: the worker may run other
+    /// jobs for long while it waits.
+    fn is_new(&self, part: RunningJob) -> bool {
+        let is_whole = matches!(part, RunningJob::Root(_) | RunningJob::Hosted(_));
+        is_whole && !self.descent.borrow().is_noted
+    }
+
     /// The job is over, and the one before goes on, if there is one. True if something was noted of the job: then it is long since the one
     /// before was looked at.
     pub(super) fn end(&self, before: Descent, goes_on: bool) -> bool {
@@ -443,17 +450,18 @@ struct Siblings {
 
 impl Worker {
     /// At a beat: notes how far the job is that runs here. The slots below `head` hold its unsettled jobs; `frame` is the innermost invocation
-    /// that has spawned.
-    pub(super) fn survey(&self, head: *const Slot, frame: *const Frame, stage: Stage) {
+    /// that has spawned. False if it is too early to look again.
+    pub(super) fn survey(&self, head: *const Slot, frame: *const Frame, stage: Stage) -> bool {
         let bottom = self.bottom.get();
-        let Some(part) = bottom.part else { return };
+        let Some(part) = bottom.part else { return true };
         let (now, last) = (Instant::now(), self.surveyor.last.get());
-        if last.is_some_and(|last| now.duration_since(last) < EVERY) {
-            return;
+        if last.is_some_and(|last| now.duration_since(last) < EVERY) && !self.surveyor.is_new(part)
+        {
+            return false;
         }
         self.surveyor.last.set(Some(now));
         let Some(chain) = self.chain_from_bottom(frame) else {
-            return;
+            return true;
         };
         let stage = if chain.is_cut { Stage::Spawns } else { stage };
         let mut descent = self.surveyor.descent.borrow_mut();
@@ -505,6 +513,7 @@ impl Worker {
         descent.is_noted = true;
         drop(descent);
         self.pool().estimates.lock().note(part, outline);
+        true
     }
 
     /// The invocations of the job that runs here, from the outermost one that has spawned to `frame`. `None` if there are too many.

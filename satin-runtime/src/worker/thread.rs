@@ -21,7 +21,7 @@ use super::{
     gate::{self, Finished, HostedTask},
     harvest::Reaper,
     pool::{Awaits, Pool},
-    progress::{RunningJob, Stage, Surveyor},
+    progress::{self, RunningJob, Stage, Surveyor},
     repair::{self, LookUp},
     root::QueuedRoot,
     scope::turn,
@@ -492,13 +492,9 @@ impl Worker {
         self.deque.restart(above.addr());
         self.set_head(above);
         let may_help = || mode != While::Unwinding && self.has_room(Room::ForAnyJob);
-        let look = || {
-            // While it waits it looks up for other jobs only.
-            if mode == While::Helping {
-                self.survey(above, frame, Stage::Syncs);
-            }
-        };
-        look();
+        // While it waits it looks up for other jobs only.
+        let look = || mode != While::Helping || self.survey(above, frame, Stage::Syncs);
+        let mut has_looked = look();
         let mut idle = Idle::new(self, Activity::Wait);
         let mut boredom = Boredom::default();
         let state = loop {
@@ -542,12 +538,13 @@ impl Worker {
                 idle.over();
                 boredom = boredom.over();
                 work.run(self, above);
-                look();
+                has_looked = look();
                 continue;
             }
             if !idle.should_park(may_help()) {
                 continue;
             }
+            has_looked = has_looked || look();
             let is_away = state == SlotState::Away && mode == While::Helping && may_help();
             let at_most = match is_away {
                 true => self.boredom_with(slot, &mut boredom),
@@ -570,6 +567,13 @@ impl Worker {
                     continue; // also one that the gate has taken on once more, and is not in the ledger for a moment
                 }
                 if may_help() {
+                    // No beat reaches a worker that sleeps.
+                    let at_most = match has_looked {
+                        true => at_most,
+                        false => {
+                            Some(at_most.map_or(progress::EVERY, |time| time.min(progress::EVERY)))
+                        }
+                    };
                     self.pool()
                         .sleep_unless(self, Awaits::Job, at_most, || job.state() != state);
                 } else {
