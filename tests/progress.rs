@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use common::Watchdog;
+use common::{
+    Watchdog,
+    outside::{answer, await_flag, departures, during, family, flags, raise},
+    wait_for,
+};
 use satin::{Satin, flow, spawn, spawnable, sync, task};
 
 /// The leaves of a test that are done.
@@ -24,6 +28,7 @@ static MANY: Count = AtomicU64::new(0);
 static NESTED: Count = AtomicU64::new(0);
 static FLOW: Count = AtomicU64::new(0);
 static INNER_FLOWS: Count = AtomicU64::new(0);
+static BEFORE: Count = AtomicU64::new(0);
 
 fn count(which: u8) -> &'static Count {
     [
@@ -35,6 +40,7 @@ fn count(which: u8) -> &'static Count {
         &NESTED,
         &FLOW,
         &INNER_FLOWS,
+        &BEFORE,
     ][usize::from(which)]
 }
 
@@ -228,4 +234,32 @@ fn what_other_nodes_have_done_counts() {
     });
     // Without the other node's half it would stay below.
     assert!(most > 0.6, "{most}");
+}
+
+/// Its worker has looked up for the root job before, a moment ago, and looks up no more: it sleeps.
+#[test]
+fn a_root_job_that_waits_for_others_from_its_beginning_is_known() {
+    let _watchdog = Watchdog::new("a_root_job_that_waits_for_others_from_its_beginning_is_known");
+    let pool = pool(1);
+    watch_with(&pool, 8, 128, 1.0, || pairs(8, 7));
+    let [ready, on, ran] = flags();
+    let sum = during(
+        &pool,
+        || family(2, ready, on, ran),
+        |gate| {
+            await_flag(ready);
+            let both = departures(gate, 2);
+            raise(on);
+            for departure in &both {
+                gate.note_part(*departure, 0.5);
+            }
+            wait_for("half of it", || {
+                gate.progress().is_some_and(|progress| progress.done == 0.5)
+            });
+            for departure in both {
+                assert!(gate.deliver(departure, answer(7)));
+            }
+        },
+    );
+    assert_eq!(sum, 14);
 }
