@@ -368,6 +368,15 @@ impl Store {
         drop((pinned, in_transit, kept, recent));
     }
 
+    /// Is any value kept for some root job, so that a root job that is over may let some go?
+    pub fn keeps_any(&self) -> bool {
+        let values = lock(&self.values);
+        !(values.pinned.is_empty()
+            && values.kept.is_empty()
+            && values.in_transit.is_empty()
+            && values.recent.values.is_empty())
+    }
+
     pub(super) fn get(&self, name: ValueName) -> Option<Arc<StoredValue>> {
         lock(&self.values).entries.get(&name)?.upgrade()
     }

@@ -4,9 +4,9 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering, fence},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crossbeam::queue::SegQueue;
@@ -27,25 +27,54 @@ use crate::{
     worker::{Gate, Haul, Judge, Outside, Progress, RootKey},
 };
 
+/// The network thread is woken as seldom as that for root jobs that begin or are over. Too short: it is woken for each short root job. Too long: people
+/// and other nodes hear late of them.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Of so many root jobs it is told at once: what began and ended must not pile up.
+const ROOTS: u32 = 256;
+
 /// News that other threads have for the network thread. Any number of news ring the bell once.
-#[derive(Default)]
 pub(super) struct BridgeNews {
     queue: SegQueue<Event>,
     rung: AtomicBool,
     pub(super) bell: Notify,
     /// The network thread looks by itself soon: so many more results need not ring the bell.
     quiet: AtomicU32,
+    /// Root jobs that have begun or ended since the network thread looked last.
+    roots: AtomicU32,
+    /// When it was woken for one, in microseconds since `began`.
+    woken: AtomicU64,
+    began: Instant,
     /// True once the network thread has ended: news are dropped.
     deaf: AtomicBool,
 }
 
+impl Default for BridgeNews {
+    fn default() -> BridgeNews {
+        BridgeNews {
+            queue: SegQueue::new(),
+            rung: AtomicBool::new(false),
+            bell: Notify::new(),
+            quiet: AtomicU32::new(0),
+            roots: AtomicU32::new(0),
+            woken: AtomicU64::new(0),
+            began: Instant::now(),
+            deaf: AtomicBool::new(false),
+        }
+    }
+}
+
 impl BridgeNews {
     pub(super) fn tell(&self, event: Event) {
-        if self.deaf.load(Ordering::Relaxed) {
-            return;
-        }
-        self.queue.push(event);
+        self.push(event);
         self.ring();
+    }
+
+    fn push(&self, event: Event) {
+        if !self.deaf.load(Ordering::Relaxed) {
+            self.queue.push(event);
+        }
     }
 
     fn ring(&self) {
@@ -56,18 +85,24 @@ impl BridgeNews {
 
     /// Tells of a result. That can wait while the network thread waits for more of them.
     fn tell_result(&self, event: Event) {
-        if self.deaf.load(Ordering::Relaxed) {
-            return;
-        }
-        self.queue.push(event);
+        self.push(event);
         // Pairs with the fence of `look`: either this thread sees that the other one looks now, or that one sees the event.
         fence(Ordering::SeqCst);
-        let less = |quiet: u32| quiet.checked_sub(1);
-        if (self
-            .quiet
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less))
-        .is_err()
-        {
+        let (quiet, less) = (&self.quiet, |quiet: u32| quiet.checked_sub(1));
+        let can_wait = quiet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if can_wait.is_err() {
+            self.ring();
+        }
+    }
+
+    /// Tells that a root job has begun, or is over. What other nodes do with it begins with another event, and the network thread looks once a
+    /// second: so of many in a row it is told together.
+    fn tell_of_root(&self, event: Event) {
+        self.push(event);
+        let now = self.began.elapsed().as_micros() as u64;
+        let is_due = now >= self.woken.load(Ordering::Relaxed) + PAUSE.as_micros() as u64;
+        if is_due || self.roots.fetch_add(1, Ordering::Relaxed) >= ROOTS {
+            self.woken.store(now, Ordering::Relaxed);
             self.ring();
         }
     }
@@ -75,6 +110,7 @@ impl BridgeNews {
     /// The network thread is about to take all events: from here on each rings the bell.
     pub(super) fn look(&self) {
         self.quiet.store(0, Ordering::Relaxed);
+        self.roots.store(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -185,11 +221,11 @@ impl Outside for BridgeNews {
     }
 
     fn root_started(&self, root: RootRun) {
-        self.tell(Event::RootStarted(root));
+        self.tell_of_root(Event::RootStarted(root));
     }
 
     fn root_finished(&self, root: RootRun) {
-        self.tell(Event::RootFinished(root));
+        self.tell_of_root(Event::RootFinished(root));
     }
 }
 
@@ -488,7 +524,10 @@ impl Bridge {
         let pool = self.gate.number();
         self.gate
             .after_offers(move |_| data::forget_bounds(pool, root));
-        self.gate.aside(move || data::forget_values(pool, root));
+        // What the clerk is still to do may bring values.
+        if data::store().keeps_any() || !self.gate.is_clerk_idle() {
+            self.gate.aside(move || data::forget_values(pool, root));
+        }
     }
 
     /// Keeps a piece of a shared value; the fate of the value comes with the news. A worker may be decoding the value

@@ -880,11 +880,13 @@ async fn keep_count(net: Rc<Net>) {
 async fn keep_telling(net: Rc<Net>) {
     loop {
         sleep(limits::PARTS).await;
-        net.driver.borrow_mut().tell_progress();
-        let parts = net.driver.borrow().bridge.parts_done();
-        if !parts.is_empty() {
-            net.handle(Event::PartsDone(parts));
-        }
+        net.turn(|driver, now| {
+            driver.tell_progress();
+            let parts = driver.bridge.parts_done();
+            if !parts.is_empty() {
+                driver.node.handle(now, Event::PartsDone(parts));
+            }
+        });
     }
 }
 

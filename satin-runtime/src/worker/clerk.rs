@@ -32,7 +32,9 @@ pub(super) struct Clerk {
 struct Desk {
     state: Mutex<ClerkState>,
     bell: Condvar,
-    /// Ordered tasks that have not been done.
+    /// Tasks that have not been done.
+    all: AtomicUsize,
+    /// Ordered ones among them.
     ordered: AtomicUsize,
 }
 
@@ -65,10 +67,11 @@ impl Desk {
         if let Err(error) = codec::guard("a task of the network", task.run) {
             tracing::warn!("{error}");
         }
+        // Release: a thread that finds none left sees their effects.
         if task.ordered {
-            // Release: a thread that finds none left sees their effects.
             self.ordered.fetch_sub(1, Ordering::Release);
         }
+        self.all.fetch_sub(1, Ordering::Release);
     }
 
     /// Runs tasks until the clerk is closed: the thread's main loop.
@@ -111,6 +114,11 @@ impl Clerk {
         self.desk.ordered.load(Ordering::Acquire) == 0
     }
 
+    /// Is nothing at all under way?
+    pub(super) fn is_idle(&self) -> bool {
+        self.desk.all.load(Ordering::Acquire) == 0
+    }
+
     /// Leaves a task to the clerk's thread, which runs it soon.
     pub(super) fn run(&self, run: impl FnOnce() + Send + 'static) {
         let run = Box::new(run);
@@ -129,6 +137,7 @@ impl Clerk {
     }
 
     fn push(&self, task: Task) {
+        self.desk.all.fetch_add(1, Ordering::Relaxed);
         let mut state = self.desk.lock();
         if let Thread::NotYet = state.thread {
             state.thread = self.start();
@@ -210,11 +219,12 @@ mod tests {
     fn what_must_come_first_is_known_until_it_is_done() {
         let clerk = Clerk::new(1 << 20);
         let (go, may_go) = mpsc::channel::<()>();
+        assert!(clerk.is_idle());
         clerk.run_ordered(move || may_go.recv().expect("it is told"));
-        assert!(!clerk.is_in_order());
+        assert!(!clerk.is_in_order() && !clerk.is_idle());
         go.send(()).expect("it listens");
         clerk.close();
-        assert!(clerk.is_in_order());
+        assert!(clerk.is_in_order() && clerk.is_idle());
         assert_eq!(clerk.stack(), 1 << 20);
     }
 }

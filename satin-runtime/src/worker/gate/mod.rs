@@ -493,7 +493,13 @@ impl Gate {
         self.pool.clerk.run(run);
     }
 
-    /// The same for what is to be done before whatever comes [after the offers](Gate::after_offers).
+    /// Has all been done that was left to the clerk's thread?
+    #[must_use]
+    pub fn is_clerk_idle(&self) -> bool {
+        self.pool.clerk.is_idle()
+    }
+
+    /// As [`Gate::aside`], for what is to be done before whatever comes [after the offers](Gate::after_offers).
     pub fn aside_in_order(&self, run: impl FnOnce() + Send + 'static) {
         self.pool.clerk.run_ordered(run);
     }
