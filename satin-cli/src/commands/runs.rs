@@ -14,7 +14,7 @@ use satin_cli::{
 };
 use satin_runtime::{
     codes,
-    job::RootName,
+    job::{JobId, RootName},
     net::Credential,
     stable::{
         StoreUrl,
@@ -168,11 +168,8 @@ impl OpenStore {
             torn: loaded.torn,
             ..Kept::default()
         };
-        for fact in &loaded.batch.facts {
-            let below = kept.roots.entry(fact.saved.root_name()).or_default();
-            below.results += 1;
-            below.work += fact.took;
-        }
+        let facts = loaded.batch.facts.iter();
+        kept.count(facts.map(|fact| (fact.saved.root_name(), &fact.saved.name.id, fact.took)));
         Ok(kept)
     }
 
@@ -276,7 +273,7 @@ struct Kept {
 struct KeptOfRoot {
     /// Number of results below, or 1 for its own.
     results: usize,
-    /// The time that their workers took for them, as far as that is known.
+    /// The time that their workers took for them, as far as that is known; that of a result has the time of those below it.
     work: Duration,
 }
 
@@ -290,6 +287,22 @@ impl KeptOfRoot {
 }
 
 impl Kept {
+    /// Enters results: the root job and the id of each, and the time that it took.
+    fn count<'a>(&mut self, results: impl Iterator<Item = (RootName, &'a JobId, Duration)>) {
+        let mut results: Vec<_> = results.collect();
+        // What lies below a job comes behind it.
+        results.sort_by_key(|(root, id, _)| (*root, *id));
+        let mut around: Option<(RootName, &JobId)> = None;
+        for (root, id, took) in results {
+            let kept = self.roots.entry(root).or_default();
+            kept.results += 1;
+            if !around.is_some_and(|(of, around)| of == root && around.is_ancestor_of(id)) {
+                kept.work += took;
+                around = Some((root, id));
+            }
+        }
+    }
+
     fn all(&self) -> KeptOfRoot {
         KeptOfRoot {
             results: self.roots.values().map(|root| root.results).sum(),
@@ -398,6 +411,8 @@ fn printable(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use satin_runtime::job::Fingerprint;
+
     use super::*;
 
     #[test]
@@ -414,6 +429,27 @@ mod tests {
         }
         let ahead = SystemTime::now() + Duration::from_secs(60);
         assert_eq!(ago(ahead), "0.0 s ago");
+    }
+
+    #[test]
+    fn what_a_result_took_has_what_those_below_it_took() {
+        let root = |number| RootName {
+            number,
+            fingerprint: Fingerprint(7),
+        };
+        let id = |path: &[u32]| path.iter().fold(JobId::ROOT, |id, child| id.child(*child));
+        let ids = [[0, 1, 4], [0, 1, 5], [0, 2, 4], [1, 1, 5]].map(|path| id(&path));
+        let around = id(&[0, 1]);
+        let second = Duration::from_secs(1);
+        let below = ids.iter().map(|id| (root(id.root_number()), id, second));
+        let mut kept = Kept::default();
+        kept.count(below.chain([(root(0), &around, 2 * second)]));
+        let shown = |of: u32| {
+            let KeptOfRoot { results, work } = kept.roots[&root(of)];
+            (results, work)
+        };
+        assert_eq!(shown(0), (4, 3 * second));
+        assert_eq!(shown(1), (1, second));
     }
 
     #[test]

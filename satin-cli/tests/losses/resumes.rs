@@ -100,6 +100,52 @@ fn bounds_survive_on_more_nodes() {
     lost_and_resumed(BEST, "a:1,b:1", "a:2,b:2");
 }
 
+/// What is done again at most beside what was done since the last write but one: what invocations have done that began a moment ago, of which
+/// nothing is kept yet, and the leaf under way.
+const YOUNG: u64 = 24;
+
+/// Everything is kept, and written as soon as the last was: what is lost is what was done during a write.
+#[track_caller]
+fn loses_what_a_write_takes(program: Program) {
+    let home = Home::new();
+    let mut plan = home.plan(program, "a:1");
+    for name in ["SATIN_STORE_EVERY", "SATIN_STORE_GRAIN"] {
+        plan.env.push((name.into(), "0".into()));
+    }
+    let mut pool = start(plan);
+    // How much had been written, and the leaves that were done when that was seen: now, and at the two writes before.
+    let (mut written, mut seen) = (0, [0; 3]);
+    run_until(&mut pool, || {
+        let now = logged(home.folder());
+        if now > written {
+            written = now;
+            seen = [home.leaves(), seen[0], seen[1]];
+        }
+        seen[2] > LEAVES / 4
+    });
+    kill(pool, &["a-0"]);
+    let done = home.leaves();
+    let outcome = run(home.plan(program, "a:1"));
+    answers(&outcome, &program.answer());
+    says(&outcome, GOES_ON);
+    let again = home.leaves() - program.leaves.expect("a program that does as many as ever");
+    assert!(
+        again <= done - seen[2] + YOUNG,
+        "{again} of {done} leaves were done again, {} of them before the last write but one",
+        seen[2]
+    );
+}
+
+#[test]
+fn a_tree_that_is_written_at_once_loses_what_a_write_takes() {
+    loses_what_a_write_takes(TABLES);
+}
+
+#[test]
+fn a_flow_that_is_written_at_once_loses_what_a_write_takes() {
+    loses_what_a_write_takes(SWEEPS);
+}
+
 #[test]
 fn a_picture_is_the_same_bit_for_bit() {
     let home = Home::new();
