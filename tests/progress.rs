@@ -236,7 +236,7 @@ fn what_other_nodes_have_done_counts() {
     assert!(most > 0.6, "{most}");
 }
 
-/// Its worker has looked up for the root job before, a moment ago, and looks up no more: it sleeps.
+/// The worker looked at another root job a moment ago, and sleeps while it waits for this one.
 #[test]
 fn a_root_job_that_waits_for_others_from_its_beginning_is_known() {
     let _watchdog = Watchdog::new("a_root_job_that_waits_for_others_from_its_beginning_is_known");

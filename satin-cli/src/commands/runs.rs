@@ -273,7 +273,7 @@ struct Kept {
 struct KeptOfRoot {
     /// Number of results below, or 1 for its own.
     results: usize,
-    /// The time that their workers took for them, as far as that is known; that of a result has the time of those below it.
+    /// The time that their workers took for them, as far as that is known; the time of a result includes that of the results below it.
     work: Duration,
 }
 
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_result_took_has_what_those_below_it_took() {
+    fn the_time_of_a_result_includes_that_of_the_results_below_it() {
         let root = |number| RootName {
             number,
             fingerprint: Fingerprint(7),

@@ -282,7 +282,8 @@ impl LocalPool {
     /// A node has told something.
     pub(super) fn note(&mut self, record: &Record) {
         self.show(record);
-        if self.shows_bar() {
+        // A node that was stopped, and goes on when the pool has ended, may begin `main` once more.
+        if self.shows_bar() && self.ended_by.is_none() {
             self.bar.follow(&record.event, Instant::now());
         }
         let name = &record.name;

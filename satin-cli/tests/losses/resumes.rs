@@ -100,11 +100,10 @@ fn bounds_survive_on_more_nodes() {
     lost_and_resumed(BEST, "a:1,b:1", "a:2,b:2");
 }
 
-/// What is done again at most beside what was done since the last write but one: what invocations have done that began a moment ago, of which
-/// nothing is kept yet, and the leaf under way.
+/// The leaves of which nothing is kept yet at any moment, at most: those of invocations that began a moment ago, and the one under way.
 const YOUNG: u64 = 24;
 
-/// Everything is kept, and written as soon as the last was: what is lost is what was done during a write.
+/// Every result is kept, and one write follows the other. So no more is lost than was done since the last write but one.
 #[track_caller]
 fn loses_what_a_write_takes(program: Program) {
     let home = Home::new();

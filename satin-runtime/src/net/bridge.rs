@@ -27,11 +27,11 @@ use crate::{
     worker::{Gate, Haul, Judge, Outside, Progress, RootKey},
 };
 
-/// The network thread is woken as seldom as that for root jobs that begin or are over. Too short: it is woken for each short root job. Too long: people
-/// and other nodes hear late of them.
+/// For root jobs that begin or are over the network thread is woken once in that time. Too short: it is woken for each short root job. Too
+/// long: people and other nodes hear late of them.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Of so many root jobs it is told at once: what began and ended must not pile up.
+/// After so many such events the network thread is woken all the same: they must not pile up.
 const ROOTS: u32 = 256;
 
 /// News that other threads have for the network thread. Any number of news ring the bell once.
@@ -83,10 +83,10 @@ impl BridgeNews {
         }
     }
 
-    /// Tells of a result. That can wait while the network thread waits for more of them.
+    /// Tells the network thread of a result. It is not woken while it waits for more results.
     fn tell_result(&self, event: Event) {
         self.push(event);
-        // Pairs with the fence of `look`: either this thread sees that the other one looks now, or that one sees the event.
+        // Pairs with the fence of `look`: either this thread sees that nothing is quiet any more, or the network thread sees the event.
         fence(Ordering::SeqCst);
         let (quiet, less) = (&self.quiet, |quiet: u32| quiet.checked_sub(1));
         let can_wait = quiet.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -95,8 +95,8 @@ impl BridgeNews {
         }
     }
 
-    /// Tells that a root job has begun, or is over. What other nodes do with it begins with another event, and the network thread looks once a
-    /// second: so of many in a row it is told together.
+    /// Tells the network thread that a root job has begun, or is over. It is woken once for many of them, or looks by itself, once a second. No other
+    /// node knows of a root job before a job of it leaves, and that is another event, which comes after this one.
     fn tell_of_root(&self, event: Event) {
         self.push(event);
         let now = self.began.elapsed().as_micros() as u64;
@@ -524,8 +524,8 @@ impl Bridge {
         let pool = self.gate.number();
         self.gate
             .after_offers(move |_| data::forget_bounds(pool, root));
-        // What the clerk is still to do may bring values.
-        if data::store().keeps_any() || !self.gate.is_clerk_idle() {
+        // What the clerk is still to do may bring values: it is asked first.
+        if !self.gate.is_clerk_idle() || data::store().keeps_any() {
             self.gate.aside(move || data::forget_values(pool, root));
         }
     }

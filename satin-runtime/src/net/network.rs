@@ -880,6 +880,8 @@ async fn keep_count(net: Rc<Net>) {
 async fn keep_telling(net: Rc<Net>) {
     loop {
         sleep(limits::PARTS).await;
+        // The news first: another root job may have begun.
+        net.turn(|_, _| ());
         net.turn(|driver, now| {
             driver.tell_progress();
             let parts = driver.bridge.parts_done();

@@ -372,7 +372,9 @@ impl Known {
 #[derive(Default)]
 pub(super) struct Descent {
     levels: Vec<Level>,
-    /// The job at the bottom has an outline.
+    /// The worker has looked at the job at the bottom.
+    was_looked_at: bool,
+    /// That job has an outline.
     is_noted: bool,
 }
 
@@ -398,11 +400,11 @@ impl Surveyor {
         self.descent.take()
     }
 
-    /// Is nothing noted yet of that job, which this worker has begun? Before it is, nobody hears of what is below it: the worker may run other
-    /// jobs for long while it waits.
+    /// Has this worker never looked at the job that it has begun? While the worker waits it may run other jobs for long, and until it has looked
+    /// nothing is known of what others do for the job.
     fn is_new(&self, part: RunningJob) -> bool {
         let is_whole = matches!(part, RunningJob::Root(_) | RunningJob::Hosted(_));
-        is_whole && !self.descent.borrow().is_noted
+        is_whole && !self.descent.borrow().was_looked_at
     }
 
     /// The job is over, and the one before goes on, if there is one. True if something was noted of the job: then it is long since the one
@@ -460,6 +462,7 @@ impl Worker {
             return false;
         }
         self.surveyor.last.set(Some(now));
+        self.surveyor.descent.borrow_mut().was_looked_at = true;
         let Some(chain) = self.chain_from_bottom(frame) else {
             return true;
         };

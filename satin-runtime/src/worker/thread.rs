@@ -566,18 +566,16 @@ impl Worker {
                 {
                     continue; // also one that the gate has taken on once more, and is not in the ledger for a moment
                 }
+                // No beat reaches a worker that sleeps.
+                let at_most = match has_looked {
+                    true => at_most,
+                    false => Some(at_most.unwrap_or(progress::EVERY).min(progress::EVERY)),
+                };
                 if may_help() {
-                    // No beat reaches a worker that sleeps.
-                    let at_most = match has_looked {
-                        true => at_most,
-                        false => {
-                            Some(at_most.map_or(progress::EVERY, |time| time.min(progress::EVERY)))
-                        }
-                    };
                     self.pool()
                         .sleep_unless(self, Awaits::Job, at_most, || job.state() != state);
                 } else {
-                    self.pool().sleep.park(self.index, None);
+                    self.pool().sleep.park(self.index, at_most);
                 }
             }
         };

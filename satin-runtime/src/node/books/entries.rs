@@ -570,6 +570,12 @@ impl Books {
         self.outstanding.is_empty() && self.hosted.values().all(done)
     }
 
+    /// Does one node wait for all hosted jobs?
+    pub(crate) fn hosts_for_one(&self) -> bool {
+        let (first, last) = (self.keys.first_key_value(), self.keys.last_key_value());
+        first.map(|(deal, _)| deal.peer) == last.map(|(deal, _)| deal.peer)
+    }
+
     /// Is any job here that came from another node, or any result that is kept?
     pub(crate) fn hosts_any(&self) -> bool {
         !self.hosted.is_empty()

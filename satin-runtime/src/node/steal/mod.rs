@@ -132,15 +132,21 @@ impl Steal {
         cx.books.outboxes = outboxes;
     }
 
-    /// The number of results that may come until this node has something to say, if answers are held back until a timeout at the latest.
+    /// The number of further results of which this node need not hear at once. None, unless it holds answers back, until a timeout.
     pub(crate) fn may_wait(&self, books: &Books) -> u32 {
-        let held = books.outboxes.values().map(|outbox| outbox.answers.len());
-        match held.max() {
-            None | Some(0) => 0,
-            Some(held) => {
-                let room = ENOUGH.saturating_sub(held) as u32;
-                room.min(self.thief.jobs_before_next_ask(&books.hands))
+        let holding = (books.outboxes.values()).find(|outbox| !outbox.answers.is_empty());
+        match holding {
+            Some(Outbox {
+                answers,
+                due: Some(_),
+                ..
+            }) if books.hosts_for_one() => {
+                let room = ENOUGH.saturating_sub(answers.len()) as u32;
+                // Of the last one it hears.
+                let more = room.min(self.thief.jobs_before_next_ask(&books.hands));
+                more.saturating_sub(1)
             }
+            _ => 0,
         }
     }
 
@@ -373,9 +379,18 @@ impl Steal {
         let Some(begun) = hosted.begun else {
             return;
         };
+        let mut took = cx.now.saturating_sub(begun);
+        // Results of tiny jobs come together: when each of these jobs began is not known.
+        if let Some(origin) = hosted.origin()
+            && took <= ANSWERS_WAIT_MOST
+            && thief::is_tiny(&cx.books.hands, self.trips.to(cx.view, origin))
+            && let Some(each) = cx.books.hands.each()
+        {
+            took = Duration::from_secs_f64(each * f64::from(cx.view.me().threads.max(1)));
+        }
         let sample = JobSample {
             shape,
-            took: cx.now.saturating_sub(begun),
+            took,
             back: bytes.len() as u64,
         };
         if worth::is_much(&sample) {
