@@ -290,7 +290,7 @@ impl Kept {
     /// Enters results: the root job and the id of each, and the time that it took.
     fn count<'a>(&mut self, results: impl Iterator<Item = (RootName, &'a JobId, Duration)>) {
         let mut results: Vec<_> = results.collect();
-        // What lies below a job comes behind it.
+        // The order of ids puts a job before the jobs below it.
         results.sort_by_key(|(root, id, _)| (*root, *id));
         let mut around: Option<(RootName, &JobId)> = None;
         for (root, id, took) in results {

@@ -524,7 +524,7 @@ impl Bridge {
         let pool = self.gate.number();
         self.gate
             .after_offers(move |_| data::forget_bounds(pool, root));
-        // What the clerk is still to do may bring values: it is asked first.
+        // The clerk may be about to enter values, so it is asked before the store is.
         if !self.gate.is_clerk_idle() || data::store().keeps_any() {
             self.gate.aside(move || data::forget_values(pool, root));
         }

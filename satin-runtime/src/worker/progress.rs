@@ -374,7 +374,7 @@ pub(super) struct Descent {
     levels: Vec<Level>,
     /// The worker has looked at the job at the bottom.
     was_looked_at: bool,
-    /// That job has an outline.
+    /// The job at the bottom has an outline.
     is_noted: bool,
 }
 
@@ -452,7 +452,7 @@ struct Siblings {
 
 impl Worker {
     /// At a beat: notes how far the job is that runs here. The slots below `head` hold its unsettled jobs; `frame` is the innermost invocation
-    /// that has spawned. False if it is too early to look again.
+    /// that has spawned. Returns false if the worker has looked so recently that it does not look again.
     pub(super) fn survey(&self, head: *const Slot, frame: *const Frame, stage: Stage) -> bool {
         let bottom = self.bottom.get();
         let Some(part) = bottom.part else { return true };

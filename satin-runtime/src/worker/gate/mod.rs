@@ -980,7 +980,7 @@ impl Gate {
 
 /// Notes that a job of that function cannot travel, and tells people if they are to hear of it, and have not.
 pub(super) fn note_unfit(function: &'static VTable, weight: u32, why: impl Display, tell: bool) {
-    // What is wrong with a part of a loop is wrong with the function that the loop calls.
+    // An error in a part of a loop is an error of the function that the loop calls.
     if each::is_loop(function) {
         return;
     }
