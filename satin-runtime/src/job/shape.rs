@@ -49,6 +49,8 @@ impl JobShape {
 pub struct JobLoad {
     /// What the job looks like; its arguments go in any case, but for data that it borrows by name.
     pub shape: JobShape,
+    /// The parts of which the arguments consist, about, as [`Size::parts`](super::Size::parts); 0 if they are not known.
+    pub parts: u64,
     /// The shared values that it mentions, and the data that it borrows by name, those inside of others too: a node that has them not fetches them.
     pub values: Vec<ValueSize>,
     /// Those of them that are not here either: they move wherever the job runs.
@@ -56,11 +58,12 @@ pub struct JobLoad {
 }
 
 impl From<JobShape> for JobLoad {
-    /// The load of a job that mentions no value.
+    /// The load of a job that mentions no value, and of whose parts nothing is known.
     fn from(shape: JobShape) -> JobLoad {
         let (values, absent) = Default::default();
         JobLoad {
             shape,
+            parts: 0,
             values,
             absent,
         }

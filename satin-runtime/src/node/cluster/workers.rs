@@ -1597,6 +1597,7 @@ impl ImaginaryWorkers {
                 values.extend(named);
                 let load = JobLoad {
                     shape,
+                    parts: 0,
                     values,
                     absent: self.absent_data(job.frame, job.index),
                 };

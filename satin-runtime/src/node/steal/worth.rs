@@ -55,6 +55,10 @@ const TELLING: u64 = 4 << 10;
 /// The seconds that reading and writing a byte take, at both ends together.
 const CODEC: f64 = 2e-9;
 
+/// The seconds that reading and writing a part takes: an item, a string, a box. 64 bytes of numbers count as a part, so that this is
+/// [`CODEC`] for them. Too small: maps and strings are carried about for longer than they take here. Too large: they stay.
+const PART: f64 = 64.0 * CODEC;
+
 /// The weight of the newest sample. Too small: a program's next phase is judged by the one before. Too large: chance decides.
 const NEWEST: f64 = 0.25;
 
@@ -359,6 +363,13 @@ impl JobCosts {
     }
 }
 
+/// The seconds that reading and writing so many bytes takes more because of the parts of which such a job's arguments consist. What comes
+/// back is thought to be alike.
+fn codec_of_parts(load: &JobLoad, moved: f64) -> f64 {
+    let bytes = load.shape.bytes as f64;
+    (load.parts as f64 * PART - bytes * CODEC).max(0.0) * moved / bytes.max(1.0)
+}
+
 /// What comes home of so many bytes which a job gives that took so many seconds: large results of a task stay where it ran.
 fn comes_home(shape: &JobShape, took: f64, back: f64) -> f64 {
     let took = Duration::try_from_secs_f64(took).unwrap_or(Duration::MAX);
@@ -404,7 +415,8 @@ impl Terms {
         let moved = shape.own_bytes() as f64 + back + values;
         // Where the arguments tell how little there is to do, it stays.
         let is_free = moved <= FREE && shape.bytes < TELLING;
-        is_free || self.way(moved) <= (share * took).max(SHARE_OF_SILENCE * waits)
+        let way = self.way(moved) + codec_of_parts(load, shape.own_bytes() as f64 + back);
+        is_free || way <= (share * took).max(SHARE_OF_SILENCE * waits)
     }
 
     /// The part of the data that the job borrows which is not at the thief; all, if it borrows none.
@@ -972,6 +984,20 @@ mod tests {
     }
 
     #[test]
+    fn many_parts_take_longer_than_their_bytes() {
+        let mut worth = knows(&[(2_000_000, 0.09)]);
+        let mut accepts = |parts| {
+            let load = JobLoad {
+                parts,
+                ..load(1, 2_000_000)
+            };
+            terms(&mut worth, 1e9, MS).accept(&load)
+        };
+        assert!(accepts(2_000_000 / 64), "an array of numbers");
+        assert!(!accepts(2 * 2_000_000 / 14), "a list of short strings");
+    }
+
+    #[test]
     fn what_was_wrong_is_forgotten() {
         let mut worth = knows(&[(1_000_000, 10.0)]);
         assert!(terms(&mut worth, 1e8, MS).accept(&load(1, 1_000_000)));
@@ -1084,6 +1110,7 @@ mod tests {
                 .map(|number| values[*number as usize - 1].name);
             JobLoad {
                 shape: shape(1, 100),
+                parts: 0,
                 absent: absent.collect(),
                 values: values.to_vec(),
             }

@@ -222,6 +222,7 @@ impl Leaver {
         let absent = unsafe { (self.job().function.get().absent)(self.job()) };
         Some(JobLoad {
             shape,
+            parts: size.parts,
             values: self.values.clone(),
             absent,
         })
