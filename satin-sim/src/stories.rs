@@ -4,7 +4,7 @@
 use std::{fmt::Write, ops::Range, time::Duration};
 
 use satin_runtime::node::{
-    Event, MessageKind, ProtocolConfig,
+    Event, MessageKind, ProtocolConfig, Tally,
     cluster::{Cluster, MainIs, Path, Program, Shape, Work, mix},
     inspect::InspectedStage,
 };
@@ -61,7 +61,7 @@ const fn story(
 }
 
 /// All of them. A story whose fault has been mended becomes [`Standing::Tried`] here, and nowhere else.
-pub const STORIES: [Story; 8] = [
+pub const STORIES: [Story; 9] = [
     story(
         "fetch",
         "the master dies while all fetch a shared value: every run ends",
@@ -97,6 +97,12 @@ pub const STORIES: [Story; 8] = [
         "a partition of 1, 9 and 12 minutes: all see one another again",
         Standing::Tried,
         split,
+    ),
+    story(
+        "cut",
+        "a partition of 20 and 60 s: one side comes over, and costs no more than its own work",
+        Standing::Open,
+        cut,
     ),
     story(
         "newcomers",
@@ -415,4 +421,138 @@ fn growth(seeds: Range<u64>) -> Telling {
         telling.require(share <= MOST, &line);
     }
     telling
+}
+
+/// The sites of a pool, with their sizes. The master is at the first.
+type Layout = &'static [(&'static str, u32)];
+
+/// The work of a run in the story of the cuts, in seconds.
+const CUT_WORK: f64 = 1000.0;
+
+/// What happens in a run of that story.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// All sites are cut off from each other for so many seconds.
+    Heals(f64),
+    /// All but the first site are gone, and come in anew so many seconds later.
+    Restarts(f64),
+}
+
+/// What a run of that story came to.
+#[derive(Default)]
+struct CutRun {
+    /// Work beyond what had to be done, in hundredths of that.
+    extra: f64,
+    seconds: f64,
+    /// Lives that ended at the side that has the master, and elsewhere.
+    reborn: [u32; 2],
+    tally: Tally,
+}
+
+/// One side of a partition comes over to the other once that is over. What must be done again is no more than what that side did
+/// while it was cut off, and a little; what a restart of that side would cost stands beside it.
+fn cut(seeds: Range<u64>) -> Telling {
+    let mut telling = Telling::default();
+    let layouts: [(Layout, [f64; 2]); 4] = [
+        (&[("a", 8), ("b", 8)], [15.0, 30.0]),
+        (&[("a", 15), ("b", 1)], [6.0, 8.0]),
+        (&[("a", 1), ("b", 15)], [f64::INFINITY; 2]),
+        (&[("a", 5), ("b", 5), ("c", 6)], [20.0, 40.0]),
+    ];
+    for (layout, most) in layouts {
+        for (time, most) in [20.0, 60.0].into_iter().zip(most) {
+            let all = |how| -> Vec<CutRun> {
+                (seeds.clone())
+                    .map(|seed| cut_run(layout, how, seed))
+                    .collect()
+            };
+            let (runs, restarts) = (all(Cut::Heals(time)), all(Cut::Restarts(time)));
+            let mean = |runs: &[CutRun], of: &dyn Fn(&CutRun) -> f64| {
+                runs.iter().map(of).sum::<f64>() / runs.len() as f64
+            };
+            let extra = mean(&runs, &|run| run.extra);
+            let worst = runs.iter().map(|run| run.extra).fold(0.0, f64::max);
+            let count = |of: fn(&Tally) -> u64| mean(&runs, &|run| of(&run.tally) as f64);
+            let sizes: Vec<String> = layout.iter().map(|(_, nodes)| nodes.to_string()).collect();
+            telling.require(
+                extra <= most,
+                &format!(
+                    "{} nodes, {time} s: extra work {extra:.1} % (at most {worst:.0}; a restart {:.1} %), {:.1} s (a restart {:.1} s); \
+                     ended lives {:.1} with the master, {:.1} without; claims {:.0}, of which {:.0} hit, {:.0} miss, {:.0} withdrawn; \
+                     orphans {:.0}, repairs {:.0}",
+                    sizes.join(" | "),
+                    mean(&restarts, &|run| run.extra),
+                    mean(&runs, &|run| run.seconds),
+                    mean(&restarts, &|run| run.seconds),
+                    mean(&runs, &|run| f64::from(run.reborn[0])),
+                    mean(&runs, &|run| f64::from(run.reborn[1])),
+                    count(|tally| tally.claims),
+                    count(|tally| tally.hits),
+                    count(|tally| tally.misses),
+                    count(|tally| tally.withdrawn),
+                    count(|tally| tally.orphans),
+                    count(|tally| tally.repairs),
+                ),
+            );
+        }
+    }
+    telling
+}
+
+fn cut_run(layout: Layout, how: Cut, seed: u64) -> CutRun {
+    let config = ProtocolConfig::default();
+    let mut cluster = Cluster::new(seed);
+    cluster.form(&config, layout, 1);
+    let shape = Shape::Knary {
+        width: 4,
+        height: 6,
+        serial: 0,
+    };
+    let program = Program::new(shape, Duration::from_secs_f64(CUT_WORK / 4096.0)).seeded(seed);
+    let program = cluster.program(program);
+    cluster.set_main_everywhere(&[program], None);
+    cluster.run_for(Duration::from_secs(10));
+    let nodes = cluster.nodes();
+    match how {
+        Cut::Heals(time) => {
+            for (place, (a, _)) in layout.iter().enumerate() {
+                layout[..place]
+                    .iter()
+                    .for_each(|(b, _)| cluster.partition(a, b));
+            }
+            cluster.run_for(Duration::from_secs_f64(time));
+            cluster.heal();
+        }
+        Cut::Restarts(time) => {
+            (layout[0].1..nodes).for_each(|node| cluster.crash(node));
+            cluster.run_for(Duration::from_secs_f64(time));
+            for (site, size) in &layout[1..] {
+                (0..*size).for_each(|_| {
+                    cluster.join(&config, site, 1, 0);
+                });
+            }
+        }
+    }
+    cluster.run_until(Duration::from_secs(3000), is_over);
+    let all = 0..cluster.nodes();
+    let busy: f64 = (all.clone())
+        .map(|node| cluster.effort(node).busy.as_secs_f64())
+        .sum();
+    let mut run = CutRun {
+        extra: 100.0 * (busy - CUT_WORK) / CUT_WORK,
+        seconds: cluster.now().as_secs_f64(),
+        ..CutRun::default()
+    };
+    for node in all {
+        let place = usize::from(node >= layout[0].1);
+        run.reborn[place] += cluster.peer(node).generation;
+        let tally = cluster.node(node).tally();
+        run.tally.claims += tally.claims;
+        run.tally.hits += tally.hits;
+        run.tally.misses += tally.misses;
+        run.tally.withdrawn += tally.withdrawn;
+        run.tally.orphans += tally.orphans;
+        run.tally.repairs += tally.repairs;
+    }
+    run
 }

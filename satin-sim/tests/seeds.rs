@@ -121,7 +121,7 @@ fn what_is_left_out_of_flows_is_found() {
         (Rule::LookUpTasks, "J6", 0..20),
         (Rule::TasksStay, "J6", 120..130),
         (Rule::TaskPrint, "I16", 50..70),
-        (Rule::RecallTasks, "I4", 0..20),
+        (Rule::RecallTasks, "I4", 120..160),
         (Rule::Lineage, "J1", 130..140),
     ] {
         is_found(rule, invariant, seeds);

@@ -1224,6 +1224,11 @@ impl Driver {
         }
         let id = self.me.id.0;
         self.standing.update(|info| info.id = id);
+        // After a cut it comes over to the other side, and is not in before it hears so: nobody's run is its to end.
+        if self.me().stamp == Identity::NOT_YET {
+            self.master = None;
+            self.standing.update(|info| info.is_master = false);
+        }
         self.run(net, now);
     }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 11;
+pub const VERSION: u16 = 12;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;

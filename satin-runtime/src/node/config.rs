@@ -116,6 +116,10 @@ pub enum Rule {
     Liveness,
     /// A node that is declared dead ends the lives of all its peers too, for itself, before it goes on as the next generation.
     Rebirth,
+    /// Of two sides that meet after a cut one comes over.
+    Sides,
+    /// A node goes on as the next generation only if most nodes say that it is dead.
+    Larger,
     /// A thief that has the job already says so.
     Have,
     /// Closed orphans go.

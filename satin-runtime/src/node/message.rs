@@ -3,7 +3,7 @@
 //! Messages between two nodes arrive in order, each once, as long as their connection lives; except
 //! [`Message::Gossip`], which may be lost or overtake others, and large ones, which others may overtake.
 
-use std::time::Duration;
+use std::{cmp::Reverse, net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
@@ -200,6 +200,8 @@ pub enum Message {
         stamp: u64,
         /// The term: how many masters there have been before.
         term: u32,
+        /// The branches that lead to that term: see [`Side::branches`].
+        branches: u32,
         /// The node that founded the pool.
         founder: NodeId,
         /// The nodes that are in, the master first.
@@ -211,13 +213,32 @@ pub enum Message {
         /// Lives that fell silent: perhaps the other part of a partition, which the newcomer helps to look for.
         lost: Vec<Identity>,
     },
-    /// "I am in, as this." To those who met the sender before it had its stamp.
-    Here(Identity),
+    /// "I am in, as this, at this side." To those who do not know that.
+    Here {
+        /// The sender.
+        who: Identity,
+        /// Its side.
+        side: Side,
+        /// "Are you in too?" Answered by the same.
+        asks: bool,
+    },
     /// "I am going", after everything has been settled.
     Goodbye,
-    /// "You were declared dead: that life of yours is over." A node that is told so goes on as the next
-    /// generation.
-    DeclaredDead(Peer),
+    /// "You were declared dead: that life of yours is over." Who has lost the sender too compares the two sides of the cut; who has not goes on
+    /// as the next generation, unless the sender sees too few nodes.
+    DeclaredDead {
+        /// The life that is over.
+        peer: Peer,
+        /// The side of the sender.
+        side: Side,
+    },
+    /// "Our side of a cut comes over to that one."
+    GiveWay {
+        /// The other side.
+        side: Side,
+        /// The address of a node there.
+        to: SocketAddr,
+    },
     /// "I have lost that one." A node that sees it tells it so, by [`Message::DeclaredDead`]; a node that has
     /// never heard of it looks for it.
     Missed(Identity),
@@ -233,6 +254,8 @@ pub enum Message {
     Master {
         /// The term, which counts the masters.
         term: u32,
+        /// The branches that lead to it: see [`Side::branches`].
+        branches: u32,
         /// The master's identity.
         master: Identity,
     },
@@ -376,15 +399,53 @@ impl Message {
                 | M::Join(_)
                 | M::Ask(_)
                 | M::Welcome { .. }
-                | M::Here(_)
+                | M::Here { .. }
                 | M::Goodbye
-                | M::DeclaredDead(_)
+                | M::DeclaredDead { .. }
+                | M::GiveWay { .. }
                 | M::Ping(_)
                 | M::Pong(_)
                 | M::Relay(_)
                 | M::Ended { .. }
                 | M::Master { .. }
         )
+    }
+}
+
+/// A side of a cut, as one of its nodes sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Side {
+    /// The elections of a master, up to that of the day, by nodes that were no more than half of those that were there before: the others may
+    /// have gone on with the former master.
+    pub branches: u32,
+    /// The term of the master of the day.
+    pub term: u32,
+    /// The stamp and the number of that master.
+    pub master: Option<(u64, NodeId)>,
+    /// The master is at this side, as far as the node knows.
+    pub has_master: bool,
+    /// The nodes at this side.
+    pub members: u32,
+}
+
+impl Side {
+    /// Do nodes at both follow the same master, or wait for it?
+    #[must_use]
+    pub fn is_same(&self, other: &Side) -> bool {
+        let of = |side: &Side| (side.branches, side.term, side.master);
+        self.master.is_some() && of(self) == of(other)
+    }
+
+    /// Does this side come over to that one? The side with fewer branches stays, then that of the later term, then that of the elder master. Two sides
+    /// without a master wait until one has one.
+    #[must_use]
+    pub fn gives_way_to(&self, other: &Side) -> bool {
+        let order = |side: &Side| (side.branches, Reverse(side.term), side.master);
+        match (self.has_master, other.has_master) {
+            (_, false) => false,
+            (false, true) => other.branches <= self.branches,
+            (true, true) => order(other) < order(self),
+        }
     }
 }
 

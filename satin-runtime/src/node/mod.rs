@@ -46,8 +46,8 @@ pub use config::{Judgement, Policy, ProtocolConfig, RepairMode, Rule};
 pub use identity::{Identity, NodeId, Peer};
 use message::Cargo;
 pub use message::{
-    Deal, Envelope, Message, MessageKind, Page, Relayed, Request, RequestKind, SheetChange, Spent,
-    Token, Wanted,
+    Deal, Envelope, Message, MessageKind, Page, Relayed, Request, RequestKind, SheetChange, Side,
+    Spent, Token, Wanted,
 };
 pub use shared::Prefetch;
 pub use stable::{RunEpoch, StorageOrder};
@@ -1047,9 +1047,7 @@ impl Node {
                 cx.table.look_at_deadly_again();
             } else if let Some(then) = parts.shared.poll_ready() {
                 parts.go_on(cx, then);
-            } else if !parts.membership.is_searching()
-                && let Some((from, message)) = parts.early.pop_front()
-            {
+            } else if let Some((from, message)) = parts.take_early() {
                 // A message at a time, after all changes of the view: the sender must be in it to
                 // be heard.
                 parts.receive(cx, from, message);
@@ -1077,6 +1075,13 @@ impl Node {
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn writes_full_batch(&self) -> bool {
         self.storage.writes_full_batch()
+    }
+
+    /// The side of a cut at which this node is, as it sees that.
+    #[cfg(any(test, feature = "harness"))]
+    #[must_use]
+    pub fn side(&self) -> Side {
+        self.root.side(&self.view)
     }
 
     /// The lives that fell silent, and that this node looks for.
@@ -1207,7 +1212,7 @@ impl Parts<'_> {
     ) {
         self.steal.connected(cx, peer.peer, epoch, round_trip);
         self.repair.connected(cx, peer.peer, epoch);
-        self.membership.connected(cx, peer, epoch);
+        self.membership.connected(cx, peer, epoch, self.root);
         self.root.connected(cx, peer.peer);
         // What was said on a connection that broke may be lost, and a node that knows no run writes nothing.
         if self.root.is_master(cx.view) && cx.view.is_alive(peer.peer) {
@@ -1344,6 +1349,17 @@ impl Parts<'_> {
                 self.life_ended(cx, &gone, why.into());
                 self.root.life_ended(cx, &gone, why, self.membership);
                 self.look_after_roots(cx);
+            }
+            MemberChange::Over(mates) => {
+                // The other `main` may never call the root jobs that this side's has begun.
+                self.shared.forget_roots(cx, |root| root.is_of_main());
+                for mate in &mates {
+                    self.life_ended(cx, mate, repair::LifeEnd::Left);
+                }
+                self.repair.come_over(cx);
+                self.root.come_over(cx);
+                self.storage.come_over();
+                self.keep_roots(cx);
             }
             MemberChange::Anew(peer) => {
                 // Other nodes have dealt with the end of this node's old life: on this side it must
@@ -1655,10 +1671,21 @@ impl Parts<'_> {
         }
     }
 
-    /// Puts a message aside until this node knows that it is in. Words about membership are heard before.
+    /// The next message that was put aside, if it can be heard now.
+    fn take_early(&mut self) -> Option<(Peer, Message)> {
+        if self.early.is_empty() || self.membership.is_searching() {
+            return None;
+        }
+        let mut early = self.early.iter();
+        let next = early.position(|(from, _)| !self.membership.awaits(*from))?;
+        self.early.remove(next)
+    }
+
+    /// Puts a message aside until this node knows that it is in, and that the sender is. Words about membership are heard before.
     fn receive_or_keep(&mut self, cx: &mut Context<'_>, from: Peer, message: Message) {
         // The welcome may be overtaken: nodes that heard of this one by gossip speak to it already.
-        if message.is_about_membership() || !self.membership.is_searching() {
+        let waits = self.membership.is_searching() || self.membership.awaits(from);
+        if message.is_about_membership() || !waits {
             self.receive(cx, from, message);
         } else if self.early.len() < EARLY_MOST {
             self.early.push_back((from, message));
@@ -1715,7 +1742,7 @@ impl Parts<'_> {
                 outstanding,
                 hosted,
             } => self.repair.compare(cx, from, outstanding, hosted),
-            M::Gossip(packet) => self.membership.gossip(cx, &packet),
+            M::Gossip(packet) => self.membership.gossip(cx, from, &packet, self.root),
             M::Join(identity) => self
                 .membership
                 .join(cx, from, identity, self.root, self.bounds),
@@ -1723,6 +1750,7 @@ impl Parts<'_> {
             M::Welcome {
                 stamp,
                 term,
+                branches,
                 founder,
                 members,
                 draining,
@@ -1731,27 +1759,45 @@ impl Parts<'_> {
             } => {
                 // A second welcome, after the first was taken for lost, changes nothing.
                 if self.membership.is_searching() {
-                    self.root
-                        .welcome(cx.view.me().peer.id, term, founder, &members);
-                    (self.membership).welcome(cx, stamp, members, draining, lost);
+                    let me = cx.view.me().peer.id;
+                    (self.root).welcome(me, (branches, term), founder, &members);
+                    cx.term = term;
+                    (self.membership).welcome(cx, stamp, members, draining, lost, self.root);
+                    repair::Repair::come_in(cx, term);
+                    self.bounds.come_in();
                     self.bounds.learn(cx, from, offers, self.lattices);
                 }
             }
-            M::Here(identity) => self.membership.here(cx, from, identity),
-            M::DeclaredDead(peer) => self.membership.declared_dead(cx, peer),
-            M::Missed(who) => self.membership.missed(cx, who),
-            M::Ping(number) => self.membership.ping(cx, from, number),
+            M::Here { who, side, asks } => {
+                self.membership.here(cx, from, who, side, asks, self.root);
+            }
+            M::DeclaredDead { peer, side } => {
+                self.membership
+                    .declared_dead(cx, from, peer, side, self.root);
+            }
+            M::GiveWay { side, to } => {
+                self.membership
+                    .told_to_give_way(cx, from, side, to, self.root);
+            }
+            M::Missed(who) => self.membership.missed(cx, who, self.root),
+            M::Ping(number) => self.membership.ping(cx, from, number, self.root),
             // A pong says only that its sender lives, which has been noted. A relayed message has
             // been taken out of its envelope before.
             M::Pong(_) | M::Relay(_) => {}
             M::Goodbye => self.membership.goodbye(cx, from),
-            M::Master { term, master } => {
+            // A master of the other side of a cut is none here.
+            M::Master { .. } if self.membership.is_over(from) || self.membership.awaits(from) => {}
+            M::Master {
+                term,
+                branches,
+                master,
+            } => {
                 // The welcome names the master, and comes with the view that such a word is judged
                 // by.
                 if !self.membership.is_searching() {
                     let before = self.root.master(cx.view).map(|master| master.peer.id);
                     self.membership.named(cx, from, &master);
-                    self.root.told(cx, from, term, master);
+                    self.root.told(cx, from, (branches, term), master);
                     // Another `main` counts its root jobs anew, in a later term or, after a
                     // partition, in the same.
                     if self.root.master(cx.view).map(|master| master.peer.id) != before {

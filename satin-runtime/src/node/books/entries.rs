@@ -685,6 +685,13 @@ impl Books {
             .filter(move |(deal, key)| came(deal, key) < epoch)
     }
 
+    /// This node has come in, in that term.
+    pub(crate) fn came_in(&mut self, term: u32) {
+        for hosted in self.hosted.values_mut() {
+            hosted.term = term;
+        }
+    }
+
     pub(crate) fn hosted_keys(&self) -> impl Iterator<Item = HostedId> {
         self.hosted.keys().copied()
     }

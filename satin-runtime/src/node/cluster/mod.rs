@@ -176,6 +176,8 @@ impl Ord for Scheduled {
 struct ImaginaryLink {
     epoch: u64,
     up: bool,
+    /// The life of the other with which it stands, or stood last.
+    peer: Option<Peer>,
     connecting: bool,
     /// Number of attempts to connect: the end of an attempt that has been overtaken says nothing of the next.
     attempts: u32,

@@ -42,7 +42,10 @@ impl Cluster {
         }
         link.attempts += 1;
         let attempt = link.attempts;
-        if !self.slot(other).alive || self.is_cut(node, other) {
+        if self.wire.rejects && self.is_cut(node, other) {
+            let answers = self.path(node, other).round_trip;
+            self.schedule(self.now + answers, refused(attempt));
+        } else if !self.slot(other).alive || self.is_cut(node, other) {
             self.schedule(self.now + CONNECT_TIMEOUT, refused(attempt));
         } else {
             let handshake = (self.path(node, other).round_trip).mul_f64(self.wire.handshake);
@@ -58,11 +61,17 @@ impl Cluster {
     }
 
     /// Probes an address: the machine of a dead process answers that no process listens; a machine that is cut off does
-    /// not answer.
+    /// not answer, unless a firewall does.
     pub(super) fn probe(&mut self, node: u32, addr: SocketAddr, peer: Peer) {
         let other = index_of(addr);
-        if other as usize >= self.slots.len() || self.slot(other).alive || self.is_cut(node, other)
-        {
+        if other as usize >= self.slots.len() {
+            return;
+        }
+        let answers = match self.is_cut(node, other) {
+            true => self.wire.rejects,
+            false => !self.slot(other).alive,
+        };
+        if !answers {
             return;
         }
         let at = self.now + self.path(node, other).round_trip;
@@ -91,8 +100,10 @@ impl Cluster {
         let round_trip = self.path(from, to).round_trip;
         for (node, other) in [(from, to), (to, from)] {
             let now = self.now;
+            let life = self.peer(other);
             let link = self.link(node, other);
             link.up = true;
+            link.peer = Some(life);
             link.closing = false;
             link.connecting = false;
             link.meant.clear();
@@ -131,7 +142,8 @@ impl Cluster {
             link.stalled.clear();
             again = link.again.take();
         }
-        let peer = self.peer(other);
+        let life = self.link(node, other).peer;
+        let peer = life.unwrap_or_else(|| self.peer(other));
         self.tell(node, Event::Disconnected { peer, epoch });
         if let Some((addr, peer)) = again {
             self.connect(node, addr, peer);

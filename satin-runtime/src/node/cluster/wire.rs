@@ -61,6 +61,8 @@ pub struct Wire {
     pub late: bool,
     /// Largest extra time of a message on a stream of its own.
     pub stray: Duration,
+    /// A firewall answers for what is cut off that nobody listens there.
+    pub rejects: bool,
     /// Share of [`Message::Gossip`] that comes a second time.
     pub gossip_twice: f64,
     /// Largest extra time of a tenth of [`Message::Gossip`], and of all that comes a second time.
@@ -83,6 +85,7 @@ impl Default for Wire {
             speeds: BTreeMap::new(),
             late: false,
             stray: Duration::ZERO,
+            rejects: false,
             gossip_twice: 0.0,
             gossip_late: Duration::ZERO,
         }

@@ -169,9 +169,12 @@ pub(super) fn message(message: &Message) -> Option<String> {
         M::Join(_) => "asks to be let in".into(),
         M::Ask(master) => format!("says that {} is master", name(master.peer)),
         M::Welcome { stamp, term, .. } => format!("welcome, stamp {stamp}, term {term}"),
-        M::Here(identity) => format!("is in as {}", name(identity.peer)),
+        M::Here { who, .. } => format!("is in as {}", name(who.peer)),
         M::Goodbye => "goodbye".into(),
-        M::DeclaredDead(peer) => format!("{} was declared dead", name(*peer)),
+        M::DeclaredDead { peer, side } => {
+            format!("{} was declared dead, says {side:?}", name(*peer))
+        }
+        M::GiveWay { side, to } => format!("our side gives way to {side:?} at {to}"),
         M::Master { term, master, .. } => format!("{} is master of term {term}", name(master.peer)),
         M::Ended { code, .. } => format!("the pool has ended with {code}"),
         M::RootsDone(tags) => {

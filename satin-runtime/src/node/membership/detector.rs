@@ -174,7 +174,8 @@ fn numbers(config: &ProtocolConfig, members: usize) -> foca::Config {
         // The dead stay dead: there are only as many as there were nodes.
         remove_down_after: None,
         max_packet_size: LARGEST_PACKET,
-        notify_down_members: true,
+        // This node tells them itself, with its side: see `Membership::gossip`.
+        notify_down_members: false,
         periodic_announce: Some(PeriodicParams {
             frequency: FEED_PERIOD,
             num_members: NonZeroUsize::MIN,
@@ -223,6 +224,18 @@ impl Detector {
         let members = lives.into_iter().map(|life| Member::alive(Life::new(life)));
         // Not spread: a pool of thousands that is formed beforehand would say thousands of
         // things that all know.
+        let done = self.foca.apply_many(members, false, &mut self.effects);
+        debug_assert!(done.is_ok(), "{done:?}");
+        self.take_timers(now);
+    }
+
+    /// Enters lives that are over, as this node alone must know.
+    pub(super) fn insert_over(
+        &mut self,
+        now: Duration,
+        lives: impl IntoIterator<Item = Arc<Identity>>,
+    ) {
+        let members = lives.into_iter().map(|life| Member::down(Life::new(life)));
         let done = self.foca.apply_many(members, false, &mut self.effects);
         debug_assert!(done.is_ok(), "{done:?}");
         self.take_timers(now);

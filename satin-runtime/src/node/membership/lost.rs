@@ -1,12 +1,11 @@
-//! Nodes that fell silent, and may be alive on the other side of a partition.
+//! Nodes that fell silent, or that a firewall says are gone, and that may be alive on the other side of a partition.
 //!
 //! Two parts of a pool that declared each other dead say nothing to each other any more: without this
 //! file they would never find out that the network is whole again, and each part would run its own `main` to
 //! the end. So each node remembers which nodes it lost to silence, newcomers are given the list with their
 //! welcome, and every node that has one dials the nodes on it, one after another, without end. When a
 //! connection stands, each side tells the other that it was declared dead
-//! ([`Message::DeclaredDead`](super::super::Message::DeclaredDead)), both come back as the next generation,
-//! and gossip brings the others together. With each attempt a member of the own part is told too
+//! ([`Message::DeclaredDead`](super::super::Message::DeclaredDead)), and one side comes over (see [`membership`](super)). With each attempt a member of the own part is told too
 //! ([`Message::Missed`](super::super::Message::Missed)): perhaps only that member can reach the lost.
 //!
 //! The nodes of a part take turns: each dials once in `pause * members`, at its place in the order of
@@ -19,7 +18,7 @@ use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 use rand::RngExt;
 
 use super::super::{
-    Action, Context, Identity, Message, NodeId,
+    Action, Context, Identity, Message, NodeId, Peer, Side,
     expiry::{Expiry, ran_out},
 };
 
@@ -60,6 +59,11 @@ impl Lost {
         // would all dial at once.
         let turn = f64::from(turn(cx)) + cx.rng.random::<f64>();
         self.next = now + self.pause.mul_f64(turn);
+    }
+
+    /// Adds a node that this one leaves behind, as it comes over to another side.
+    pub(super) fn miss(&mut self, who: Identity) {
+        self.remember(who);
     }
 
     /// Adds a node that another member misses, and of which this node has never heard.
@@ -139,7 +143,14 @@ impl Lost {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>, now: Duration) {
+    /// Looks for the next one, if it is time. To the lives `over`, which are over, connections stand.
+    pub(super) fn handle_timeout(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Duration,
+        side: Side,
+        over: impl Iterator<Item = Peer>,
+    ) {
         if now < self.next {
             return;
         }
@@ -148,8 +159,13 @@ impl Lost {
         };
         ran_out(Expiry::Redial);
         let addr = missed.addr;
-        // No life is named: by now the lost node may live as another one.
-        cx.actions.push_back(Action::Connect { addr, peer: None });
+        let mut met = over.filter(|peer| peer.id == missed.peer.id);
+        cx.actions.push_back(match met.next() {
+            // When the two met, both sides had lost their masters, say: one may have one now.
+            Some(peer) => Action::Send(peer, Message::DeclaredDead { peer, side }),
+            // No life is named: by now the lost node may live as another one.
+            None => Action::Connect { addr, peer: None },
+        });
         // Between this node and the lost one there may be no way for good, while a member has one.
         if let Some(member) = cx.view.random(cx.rng) {
             let missed = Message::Missed(missed.clone());

@@ -5,6 +5,17 @@
 //! own (`search`): a joiner asks any member, which names the master, which gives the joiner its stamp and the
 //! list of members; gossip tells the others.
 //!
+//! **After a cut one side comes over.** Each side has all lives of the other as over. When two nodes meet of which each has lost the other
+//! (`meet`, `declared_dead`), they compare their sides ([`Side`]): that with fewer branches stays, then that of the later term, then that of the elder
+//! master; two sides without a master wait. So both come to the same end, whichever two nodes meet, and nobody need be asked. A node of the other
+//! side tells its members ([`Message::GiveWay`]), each of which looks whether it agrees, as it may know of a master by now. Then they *come in anew*
+//! ([`MemberChange::Over`]): as the next generation, with a fresh detector, as the old one has the lives of the side that stays as over, and would end
+//! them. Their work is given up and what is finished of it kept, as when a node leaves, and their `main` stops. The lives of the side that stays do not
+//! change. Who is not let in within the wait for a partition looks for its mates too, and founds a pool with them.
+//!
+//! A node that alone was declared dead, as it paused, goes on as the next generation where it is, if most nodes say so (rule `Larger`): what
+//! it runs, runs on.
+//!
 //! Time here is the time that this process was awake: when a timeout is handled much too late, the process
 //! was stopped or starved, the answers that it waits for lie unread, and no other node is to blame. Such
 //! pauses do not count.
@@ -19,7 +30,7 @@ use std::{
 use rand::rngs::SmallRng;
 
 use super::{
-    Action, Context, Identity, Message, NodeEnd, Notice, Peer, ProtocolConfig, View,
+    Action, Context, Identity, Message, NodeEnd, Notice, Peer, ProtocolConfig, Rule, Side, View,
     expiry::{Expiry, ran_out},
     repair::LifeEnd,
     root::Roots,
@@ -48,6 +59,10 @@ const SLEPT: Duration = Duration::from_millis(250);
 /// new connections for one word.
 const GOODBYES: usize = 64;
 
+/// The wait of a node that is to come over to the other side of a cut, for its side to be told. Too small: the others hear it later, from the
+/// other side. Too large: all work that long for nothing.
+const GIVE_WAY: Duration = Duration::from_millis(100);
+
 /// A change of the members that the other conversations must know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum MemberChange {
@@ -60,6 +75,8 @@ pub(crate) enum MemberChange {
     /// The peer is in the view, as before. But this node has begun another life: nothing from before holds
     /// between the two.
     Anew(Peer),
+    /// The node comes over to the other side of a cut: these were the members of its own. It is on its way in again, and its life there is over.
+    Over(Vec<Arc<Identity>>),
 }
 
 /// A change that has not been made in the view yet, in the order of what happened.
@@ -70,6 +87,8 @@ enum PendingChange {
     Anew(Peer),
     In(Arc<Identity>),
     Out(Peer, Absence),
+    /// To come over to the side of the node with that address.
+    Over(SocketAddr),
     /// Packets that must not leave before the changes ahead of them are made.
     Packets(Vec<(Peer, Vec<u8>)>),
 }
@@ -119,6 +138,13 @@ pub struct Membership {
     slept: Duration,
     /// When a pool that was formed beforehand begins.
     begins: Option<Duration>,
+    /// When this node comes over to the other side of a cut, that side, and the address of a node there.
+    gives_way: Option<(Duration, Side, SocketAddr)>,
+    /// Lives that are over, as this node knows when it comes in: of the members that it had before it came over, and of those that its new side
+    /// has lost.
+    over: Vec<Arc<Identity>>,
+    /// Nodes to which connections stand, and which have been asked at which side they are.
+    asked: BTreeSet<Peer>,
 }
 
 impl Membership {
@@ -137,6 +163,9 @@ impl Membership {
             draining: BTreeSet::new(),
             slept: Duration::ZERO,
             begins: None,
+            gives_way: None,
+            over: Vec::new(),
+            asked: BTreeSet::new(),
         };
         if me.stamp == Identity::NOT_YET && !config.fixed_members {
             let search = Search::new(config.join.clone(), config.may_found, now);
@@ -180,6 +209,7 @@ impl Membership {
                 let others = [detector.next_timeout(), self.lost.next_timeout()];
                 (others.into_iter().flatten())
                     .chain([watch.next_timeout()])
+                    .chain(self.gives_way.map(|(at, ..)| at))
                     .min()
             }
             MembershipState::Fixed | MembershipState::Gone => None,
@@ -213,13 +243,15 @@ impl Membership {
         match &mut self.state {
             // A founder gives itself the first stamp, and is master of the first term.
             MembershipState::Searching(search) => {
-                if search.handle_timeout(cx, now, self.links.keys().copied()) == SearchStep::Found {
+                let linked = self.links.keys().copied();
+                if search.handle_timeout(cx, now, linked) == SearchStep::Found {
                     let founder = Identity {
                         stamp: 0,
                         ..cx.view.me().clone()
                     };
                     root.founded(cx, &founder);
-                    self.come_in(cx, now, founder, Vec::new());
+                    let side = root.side(cx.view);
+                    self.come_in(cx, now, founder, Vec::new(), side);
                 }
             }
             MembershipState::In(detector, watch) => {
@@ -230,7 +262,15 @@ impl Membership {
                         detector.end(now, identity, ending);
                     }
                 }
-                self.lost.handle_timeout(cx, now);
+                let over = self.links.keys().filter(|peer| detector.is_over(**peer));
+                self.lost
+                    .handle_timeout(cx, now, root.side(cx.view), over.copied());
+                if let Some((_, side, to)) = self.gives_way.take_if(|(at, ..)| *at <= now)
+                    && self.may_give_way(cx)
+                    && root.side(cx.view).gives_way_to(&side)
+                {
+                    self.pending.push_back(PendingChange::Over(to));
+                }
                 self.absorb(cx, now);
             }
             MembershipState::Fixed | MembershipState::Gone => {}
@@ -244,6 +284,7 @@ impl Membership {
         now: Duration,
         me: Identity,
         members: Vec<Identity>,
+        side: Side,
     ) {
         cx.view.set_me(me.clone());
         let mut detector = Detector::new(Arc::new(me.clone()), cx.config, cx.rng);
@@ -253,14 +294,18 @@ impl Membership {
             .into_iter()
             .filter(|member| member.peer.id != me.peer.id);
         detector.insert_known(now, members.map(Arc::new));
-        // Nodes that connected to this one while it searched, and are in, may be missing in the
-        // list.
-        let met = self.links.values().map(|(_, identity)| identity);
-        let met = met.filter(|identity| identity.stamp != Identity::NOT_YET);
-        detector.insert(now, met.cloned().map(Arc::new));
+        // Some of the lives that this node has left behind may be at this side.
+        let mut over = std::mem::take(&mut self.over);
+        over.retain(|life| !detector.is_active(life.peer));
+        detector.insert_over(now, over);
         for peer in self.links.keys() {
-            // The others met this node without a stamp, and do not count it as a member yet.
-            let here = Message::Here(me.clone());
+            // The others met this node without a stamp, and do not count it as a member yet. Nodes that connected to this one
+            // while it searched may be in, and missing in the list: they say so.
+            let here = Message::Here {
+                who: me.clone(),
+                side,
+                asks: true,
+            };
             cx.actions.push_back(Action::Send(*peer, here));
         }
         let watch = Watch::new(cx.config, now, cx.rng);
@@ -345,7 +390,7 @@ impl Membership {
                 PendingChange::Reborn(identity) => {
                     // Connections belong to a life: over the old ones messages of the old life
                     // could still come.
-                    for (peer, _) in std::mem::take(&mut self.links) {
+                    for (peer, _) in self.take_links() {
                         cx.actions.push_back(Action::Disconnect(peer));
                     }
                     cx.view.set_me(Identity::clone(&identity));
@@ -359,6 +404,11 @@ impl Membership {
                     return Some(MemberChange::Joined);
                 }
                 PendingChange::Anew(peer) => return Some(MemberChange::Anew(peer)),
+                PendingChange::Over(to) => {
+                    if let Some(mates) = self.come_over(cx, to) {
+                        return Some(MemberChange::Over(mates));
+                    }
+                }
                 PendingChange::In(identity) => {
                     let peer = identity.peer;
                     // Gossip and meetings tell of one node several times; and of this node itself.
@@ -368,6 +418,7 @@ impl Membership {
                     let joined = Notice::Joined(Identity::clone(&identity));
                     cx.actions.push_back(Action::Tell(joined));
                     cx.view.insert(identity);
+                    self.asked.remove(&peer);
                     // Found again: there is nobody to be looked for.
                     self.lost.found(peer.id);
                     // The welcome told of its drain before the node itself was in the view.
@@ -392,15 +443,20 @@ impl Membership {
                     }));
                     // A word that still comes over it would be one from the dead.
                     cx.actions.push_back(Action::Disconnect(peer));
+                    self.links.remove(&peer);
                     if let MembershipState::In(detector, watch) = &mut self.state {
                         detector.forget(peer);
                         watch.forget(peer);
                     }
                     let now = cx.now.saturating_sub(self.slept);
                     match why {
-                        // Only silence may be a partition. Of a goodbye, or of a machine that
-                        // answers for its dead process, it is certain that nobody is there.
+                        // Only silence may be a partition, or the word of a firewall between two sites. Of a
+                        // goodbye, or of a near machine that answers for its dead process, it is certain that nobody is
+                        // there.
                         Absence::Silent => self.lost.add(cx, now, &identity),
+                        Absence::Gone if identity.site != cx.view.me().site => {
+                            self.lost.add(cx, now, &identity);
+                        }
                         Absence::Gone | Absence::Left => self.lost.found(peer.id),
                         Absence::Reborn => {}
                     }
@@ -409,6 +465,12 @@ impl Membership {
                 }
             }
         }
+    }
+
+    /// Forgets all connections, as this node begins another life.
+    fn take_links(&mut self) -> BTreeMap<Peer, (u64, Identity)> {
+        self.asked.clear();
+        std::mem::take(&mut self.links)
     }
 
     fn resize(&mut self, cx: &mut Context<'_>) {
@@ -427,7 +489,105 @@ impl Membership {
         }
     }
 
-    pub(crate) fn connected(&mut self, cx: &mut Context<'_>, identity: &Identity, epoch: u64) {
+    /// Begins to come over to the side of the node with that address: first the own side is told.
+    fn give_way(&mut self, cx: &mut Context<'_>, now: Duration, side: Side, to: SocketAddr) {
+        if self.gives_way.is_some() || !self.may_give_way(cx) {
+            return;
+        }
+        self.gives_way = Some((now + GIVE_WAY, side, to));
+        let me = cx.view.me().peer;
+        for member in cx.view.members().filter(|member| member.peer != me) {
+            let told = Action::Send(member.peer, Message::GiveWay { side, to });
+            cx.actions.push_back(told);
+        }
+    }
+
+    /// May this node come over to another side? A node that is about to leave goes, as its legacy is not to be on its way between two pools. And one
+    /// that misses nobody has not been cut off: it has not heard of the master of the day yet.
+    fn may_give_way(&self, cx: &Context<'_>) -> bool {
+        !cx.view.is_draining(cx.view.me().peer) && self.lost.all().next().is_some()
+    }
+
+    /// A member says that this side comes over.
+    pub(crate) fn told_to_give_way(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        side: Side,
+        to: SocketAddr,
+        root: &Roots,
+    ) {
+        let now = self.awake(cx.now);
+        let is_ours = cx.view.is_alive(from) && self.may_give_way(cx);
+        // The sender may not have heard yet that this side has a master by now.
+        let loses = root.side(cx.view).gives_way_to(&side);
+        if matches!(self.state, MembershipState::In(..)) && is_ours && loses {
+            self.gives_way.get_or_insert((now + GIVE_WAY, side, to));
+        }
+    }
+
+    /// Leaves this side of a cut, and looks for the way in at the other. The members of this side are returned: for this node their lives are over, and
+    /// its own with them. `None` if the node is not in any more.
+    fn come_over(&mut self, cx: &mut Context<'_>, to: SocketAddr) -> Option<Vec<Arc<Identity>>> {
+        let now = self.awake(cx.now);
+        let MembershipState::In(..) = &self.state else {
+            return None;
+        };
+        let mut me = cx.view.me().clone();
+        let old = me.peer;
+        me.peer.generation = me.peer.generation.checked_add(1)?;
+        me.stamp = Identity::NOT_YET;
+        let mates: Vec<Arc<Identity>> = (cx.view.shared())
+            .filter(|member| member.peer != old)
+            .cloned()
+            .collect();
+        for mate in &mates {
+            cx.view.remove(mate.peer);
+            // If the node is not let in, it looks for them.
+            self.lost.miss(Identity::clone(mate));
+        }
+        for (peer, _) in self.take_links() {
+            cx.actions.push_back(Action::Disconnect(peer));
+        }
+        let others = self.lost.all().map(|lost| lost.addr);
+        let others: BTreeSet<SocketAddr> = others.filter(|addr| *addr != to).collect();
+        let join = std::iter::once(to).chain(others).collect();
+        let founds = now + cx.config.partition_wait;
+        self.state = MembershipState::Searching(Search::new(join, false, now).founding_at(founds));
+        self.over.clone_from(&mates);
+        cx.view.set_me(me);
+        Some(mates)
+    }
+
+    /// What a node says that lives under that identity, and is not of this side.
+    fn met_side(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Duration,
+        who: &Identity,
+        theirs: Side,
+        root: &Roots,
+    ) {
+        let mine = root.side(cx.view);
+        if mine.gives_way_to(&theirs) {
+            self.give_way(cx, now, theirs, who.addr);
+        } else if theirs.gives_way_to(&mine) {
+            // The other may not know that this node is of another side.
+            let dead = Message::DeclaredDead {
+                peer: who.peer,
+                side: mine,
+            };
+            cx.actions.push_back(Action::Send(who.peer, dead));
+        }
+    }
+
+    pub(crate) fn connected(
+        &mut self,
+        cx: &mut Context<'_>,
+        identity: &Identity,
+        epoch: u64,
+        root: &Roots,
+    ) {
         let now = self.awake(cx.now);
         let peer = identity.peer;
         let link = self.links.entry(peer);
@@ -437,29 +597,36 @@ impl Membership {
         link.0 = link.0.max(epoch);
         match &mut self.state {
             MembershipState::Searching(search) => search.connected(cx, peer),
-            MembershipState::In(..) => self.meet(cx, now, identity.clone()),
+            MembershipState::In(..) => self.meet(cx, now, identity, root),
             MembershipState::Fixed | MembershipState::Gone => {}
         }
     }
 
-    /// A node says, or its side of a connection says, under which identity it lives.
-    fn meet(&mut self, cx: &mut Context<'_>, now: Duration, identity: Identity) {
+    /// A node's side of a connection says under which identity it lives.
+    fn meet(&mut self, cx: &mut Context<'_>, now: Duration, identity: &Identity, root: &Roots) {
         let MembershipState::In(detector, watch) = &mut self.state else {
             return;
         };
-        watch.heard(identity.peer);
-        self.lost.taken(identity.addr, identity.peer.id);
-        // The node was declared dead here, and may never hear of it by gossip: told, it goes on as
-        // the next generation, and both sides find together again.
-        if detector.is_over(identity.peer) {
-            self.lost.met(cx, now, identity.peer.id);
-            let dead = Message::DeclaredDead(identity.peer);
-            cx.actions.push_back(Action::Send(identity.peer, dead));
-        } else if identity.stamp != Identity::NOT_YET && !detector.is_active(identity.peer) {
-            // With a stamp the node is in: perhaps it is known to others only. Without, its welcome
-            // will make it known.
-            detector.insert(now, [Arc::new(identity)]);
-            detector.spread(now);
+        let peer = identity.peer;
+        watch.heard(peer);
+        self.lost.taken(identity.addr, peer.id);
+        let side = root.side(cx.view);
+        // The node was declared dead here, and may never hear of it by gossip.
+        if detector.is_over(peer) {
+            self.lost.met(cx, now, peer.id);
+            let dead = Message::DeclaredDead { peer, side };
+            cx.actions.push_back(Action::Send(peer, dead));
+        } else if identity.stamp != Identity::NOT_YET && !detector.is_active(peer) {
+            // With a stamp the node is in: it may be known to others only, or be of the other side of a cut. Without, its welcome will make
+            // it known.
+            let who = cx.view.me().clone();
+            let here = Message::Here {
+                who,
+                side,
+                asks: true,
+            };
+            cx.actions.push_back(Action::Send(peer, here));
+            self.asked.insert(peer);
         }
         self.absorb(cx, now);
     }
@@ -475,6 +642,7 @@ impl Membership {
             return;
         }
         self.links.remove(&peer);
+        self.asked.remove(&peer);
         match &mut self.state {
             MembershipState::Searching(search) => search.disconnected(now, peer),
             // A lost connection is evidence and no proof: the peer's machine is asked what it
@@ -560,12 +728,29 @@ impl Membership {
         cx.actions.push_back(Action::End(NodeEnd::Left));
     }
 
-    pub(crate) fn gossip(&mut self, cx: &mut Context<'_>, packet: &[u8]) {
+    pub(crate) fn gossip(&mut self, cx: &mut Context<'_>, from: Peer, packet: &[u8], root: &Roots) {
         let now = self.awake(cx.now);
         if let MembershipState::In(detector, _) = &mut self.state {
+            // Foca would not hear it either, and would say so without the side: see `declared_dead`.
+            if detector.is_over(from) {
+                let side = root.side(cx.view);
+                let dead = Message::DeclaredDead { peer: from, side };
+                cx.actions.push_back(Action::Send(from, dead));
+                return;
+            }
             detector.receive(now, packet);
             self.absorb(cx, now);
         }
+    }
+
+    /// Will it be known soon whether that node is of this side? What it says until then is to be heard afterwards, or a job that it sends would be lost.
+    pub(crate) fn awaits(&self, peer: Peer) -> bool {
+        self.asked.contains(&peer)
+    }
+
+    /// Is that life over, as far as this node knows?
+    pub(crate) fn is_over(&self, peer: Peer) -> bool {
+        matches!(&self.state, MembershipState::In(detector, _) if detector.is_over(peer))
     }
 
     pub(crate) fn join(
@@ -582,7 +767,8 @@ impl Membership {
             // "I am not in myself": the identity has no stamp.
             MembershipState::Searching(_) => Message::Ask(cx.view.me().clone()),
             MembershipState::In(detector, _) if detector.is_over(from) => {
-                Message::DeclaredDead(from)
+                let side = root.side(cx.view);
+                Message::DeclaredDead { peer: from, side }
             }
             MembershipState::In(..) => match (root.ended_with(), root.master(cx.view).cloned()) {
                 (Some(ended), _) => ended,
@@ -635,6 +821,7 @@ impl Membership {
         Message::Welcome {
             stamp: who.stamp,
             term: root.term(),
+            branches: root.branches(),
             founder: root.founder(cx.view),
             members: std::iter::once(master).chain(others).cloned().collect(),
             draining: cx.view.draining().collect(),
@@ -660,6 +847,7 @@ impl Membership {
         members: Vec<Identity>,
         draining: Vec<Peer>,
         mut lost: Vec<Identity>,
+        root: &Roots,
     ) {
         self.draining = draining.into_iter().collect();
         let now = self.awake(cx.now);
@@ -670,7 +858,9 @@ impl Membership {
         let known: BTreeSet<_> = members.iter().map(|member| member.peer.id).collect();
         // Members are not looked for, and this node least of all.
         lost.retain(|who| who.peer.id != me.peer.id && !known.contains(&who.peer.id));
-        self.come_in(cx, now, me, members);
+        // For this side their lives are over.
+        (self.over).extend(lost.iter().cloned().map(Arc::new));
+        self.come_in(cx, now, me, members, root.side(cx.view));
         self.lost.welcome(cx, now, lost);
     }
 
@@ -693,7 +883,16 @@ impl Membership {
         is_alone
     }
 
-    pub(crate) fn here(&mut self, cx: &mut Context<'_>, from: Peer, identity: Identity) {
+    /// A node says under which identity it is in, and at which side; perhaps it asks the same.
+    pub(crate) fn here(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        identity: Identity,
+        side: Side,
+        asks: bool,
+        root: &Roots,
+    ) {
         let now = self.awake(cx.now);
         // No node may speak for another, or for another life of its own.
         if identity.peer != from {
@@ -702,11 +901,37 @@ impl Membership {
         if let Some((_, known)) = self.links.get_mut(&from) {
             *known = identity.clone();
         }
-        match &mut self.state {
-            MembershipState::Searching(search) => search.connected(cx, from),
-            MembershipState::In(..) => self.meet(cx, now, identity),
-            MembershipState::Fixed | MembershipState::Gone => {}
+        self.asked.remove(&from);
+        let (detector, watch) = match &mut self.state {
+            MembershipState::In(detector, watch) => (detector, watch),
+            MembershipState::Searching(search) => return search.connected(cx, from),
+            MembershipState::Fixed | MembershipState::Gone => return,
+        };
+        watch.heard(from);
+        let mine = root.side(cx.view);
+        if detector.is_over(from) {
+            let dead = Message::DeclaredDead {
+                peer: from,
+                side: mine,
+            };
+            cx.actions.push_back(Action::Send(from, dead));
+        } else if detector.is_active(from) || side.has_master && side.is_same(&mine) {
+            if !detector.is_active(from) {
+                detector.insert(now, [Arc::new(identity)]);
+                detector.spread(now);
+            }
+            if asks {
+                let here = Message::Here {
+                    who: cx.view.me().clone(),
+                    side: mine,
+                    asks: false,
+                };
+                cx.actions.push_back(Action::Send(from, here));
+            }
+        } else {
+            self.met_side(cx, now, &identity, side, root);
         }
+        self.absorb(cx, now);
     }
 
     pub(crate) fn goodbye(&mut self, cx: &mut Context<'_>, from: Peer) {
@@ -730,16 +955,18 @@ impl Membership {
     /// A member misses that node. If we see it, it is to know that it was declared dead there: between the two there may be no
     /// way, and no gossip revives a life that is over. If we have never heard of it, we look for it too: perhaps only we can
     /// reach it.
-    pub(crate) fn missed(&mut self, cx: &mut Context<'_>, who: Identity) {
+    pub(crate) fn missed(&mut self, cx: &mut Context<'_>, who: Identity, root: &Roots) {
         let now = self.awake(cx.now);
-        let MembershipState::In(detector, _) = &self.state else {
+        let MembershipState::In(detector, _) = &mut self.state else {
             return;
         };
         if cx.view.is_alive(who.peer) {
-            let dead = Message::DeclaredDead(who.peer);
-            cx.actions.push_back(Action::Send(who.peer, dead));
+            let (peer, side) = (who.peer, root.side(cx.view));
+            let dead = Message::DeclaredDead { peer, side };
+            cx.actions.push_back(Action::Send(peer, dead));
         } else if !detector.is_known(who.peer.id) && who.peer.id != cx.view.me().peer.id {
             // Of a node that is known here, dead, the end is certain, or it is looked for already.
+            detector.insert_over(now, [Arc::new(who.clone())]);
             self.lost.hear(cx, now, who);
         }
     }
@@ -760,16 +987,47 @@ impl Membership {
         self.lost.all().map(|who| who.peer)
     }
 
-    /// Begins another life: a peer says that it has declared this node dead.
-    pub(crate) fn declared_dead(&mut self, cx: &mut Context<'_>, peer: Peer) {
+    /// A node says that it has declared this one dead.
+    pub(crate) fn declared_dead(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        peer: Peer,
+        side: Side,
+        root: &Roots,
+    ) {
         let now = self.awake(cx.now);
         // A word about an earlier life: this node has begun anew since.
         if peer != cx.view.me().peer {
             return;
         }
+        self.asked.remove(&from);
         match &mut self.state {
             MembershipState::In(detector, _) => {
-                detector.begin_anew(now);
+                let mine = root.side(cx.view);
+                // The two have lost each other, and not only each other: this is the end of a cut, and one side comes over.
+                let is_pair = side.is_same(&mine) && side.has_master && mine.has_master;
+                if !cx.view.is_alive(from) && !is_pair && cx.config.obeys(Rule::Sides) {
+                    if let Some((_, who)) = self.links.get(&from) {
+                        let who = who.clone();
+                        self.met_side(cx, now, &who, side, root);
+                    }
+                } else if let Some(sender) = shared(cx.view, from)
+                    // Who sees the master that this node follows is right.
+                    && !(side.has_master && side.is_same(&mine))
+                    && 2 * side.members as usize <= cx.view.len() + self.lost.all().count()
+                    && cx.config.obeys(Rule::Larger)
+                {
+                    // The sender is of the other side of a cut, of which this node has not heard all yet; or cut off alone.
+                    detector.end(now, sender, PresumedEnd::Unknown);
+                    let dead = Message::DeclaredDead {
+                        peer: from,
+                        side: mine,
+                    };
+                    cx.actions.push_back(Action::Send(from, dead));
+                } else {
+                    detector.begin_anew(now);
+                }
                 self.absorb(cx, now);
             }
             MembershipState::Searching(search) => {
@@ -787,12 +1045,13 @@ impl Membership {
         }
     }
 
-    pub(crate) fn ping(&mut self, cx: &mut Context<'_>, from: Peer, number: u64) {
+    pub(crate) fn ping(&mut self, cx: &mut Context<'_>, from: Peer, number: u64, root: &Roots) {
         let answer = match &self.state {
             // A node that is dead here would believe itself alive, if it were answered: it must
             // hear of its end.
             MembershipState::In(detector, _) if detector.is_over(from) => {
-                Message::DeclaredDead(from)
+                let side = root.side(cx.view);
+                Message::DeclaredDead { peer: from, side }
             }
             MembershipState::Gone => return,
             _ => Message::Pong(number),

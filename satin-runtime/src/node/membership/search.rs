@@ -44,6 +44,8 @@ pub(super) struct Search {
     join: Vec<SocketAddr>,
     /// Whether this node may found the pool, if no other is there.
     may_found: bool,
+    /// From then on it may, in time awake.
+    founds: Option<Duration>,
     /// The state of each address of `join`, in this round.
     tried: Vec<AddressState>,
     /// True at the beginning of a round: connections that stand are used first.
@@ -74,6 +76,7 @@ impl Search {
         Search {
             join,
             may_found,
+            founds: None,
             tried,
             fresh: true,
             next: 0,
@@ -86,6 +89,12 @@ impl Search {
             pause: PAUSE.0,
             warn: now + ROUND,
         }
+    }
+
+    /// The same search of a node that founds a pool from then on, if nobody has let it in: it has left another.
+    pub(super) fn founding_at(self, founds: Duration) -> Search {
+        let founds = Some(founds);
+        Search { founds, ..self }
     }
 
     pub(super) fn next_timeout(&self) -> Duration {
@@ -128,6 +137,12 @@ impl Search {
     ) -> SearchStep {
         if now < self.step {
             return SearchStep::GoOn;
+        }
+        if self.founds.take_if(|at| *at <= now).is_some() {
+            (self.may_found, self.began) = (true, None);
+            // Whoever has not answered until now will not.
+            self.asked.clear();
+            self.begin_round(now);
         }
         let began = *self.began.get_or_insert(now);
         if self.join.is_empty() && self.may_found {

@@ -316,7 +316,8 @@ fn who_was_declared_dead_comes_back_as_the_next_generation() {
 fn a_rebirth_severs_both_ways() {
     let mut cluster = grown(3, &["a", "a", "a"]);
     let (master, other) = (cluster.peer(0), cluster.peer(1));
-    let dead = Message::DeclaredDead(other);
+    let side = cluster.node(0).side();
+    let dead = Message::DeclaredDead { peer: other, side };
     cluster.forge(1, master, dead);
     assert_eq!(cluster.peer(1).generation, 1);
     assert!(cluster.run_until(secs(2), agrees));
@@ -528,6 +529,21 @@ fn newcomers_look_for_those_who_were_lost_before_they_came() {
     cluster.run_for(secs(60));
     cluster.heal();
     assert!(cluster.run_until(secs(120), agrees));
+}
+
+/// What a firewall says of machines at another site is no proof that nobody is there: they are looked for.
+#[test]
+fn parts_meet_though_a_firewall_says_that_nobody_is_there() {
+    for (seed, cut) in (0..6).zip([3, 5, 10, 20, 40, 90]) {
+        let mut cluster = grown(seed, &["a", "a", "a", "b", "b", "b"]);
+        cluster.wire.rejects = true;
+        cluster.partition("a", "b");
+        cluster.run_for(secs(cut));
+        cluster.heal();
+        let lost = (0..6).filter(|node| cluster.node(*node).view().len() < 6);
+        assert!(cut < 10 || lost.count() == 6, "a cut of {cut} s is noticed");
+        assert!(cluster.run_until(secs(60), agrees), "after {cut} s");
+    }
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Repair {
     }
 
     /// Root jobs of these numbers are over, and so is all that came back of them.
-    fn forget_undone(&mut self, is_over: impl Fn(u32) -> bool) {
+    pub(super) fn forget_undone(&mut self, is_over: impl Fn(u32) -> bool) {
         self.withdrawn.retain(|id, _| !is_over(id.root_number()));
         self.repairs.retain(|id| !is_over(id.root_number()));
     }

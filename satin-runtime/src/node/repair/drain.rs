@@ -6,6 +6,7 @@ use super::{
         books::{HERE, HostedState, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
+    closed::FinishedRoots,
 };
 use crate::job::{JobId, RootName};
 
@@ -94,6 +95,20 @@ impl Repair {
             }
         }
         given
+    }
+
+    /// This node leaves its side of a cut, all of whose lives are over for it: what it runs for others is given up, and what is finished is kept.
+    pub(crate) fn come_over(&mut self, cx: &mut Context<'_>) {
+        // Nobody waits for any of it.
+        self.give_all_up(cx);
+        // Nor will `main`, which stops, do what has come back to it.
+        self.forget_undone(|number| number < RootName::OTHERS);
+        self.over = FinishedRoots::default();
+    }
+
+    /// This node is in, in that term: what it has kept from another side of a cut counts as kept since then.
+    pub(crate) fn come_in(cx: &mut Context<'_>, term: u32) {
+        cx.books.came_in(term);
     }
 
     /// Tells the workers to stop with a hosted job, and to save what is finished below it.

@@ -109,7 +109,10 @@ pub(super) enum VacancyStep {
     /// The node, first in line, that is asked whether it knows a master.
     Ask(Peer),
     /// The node itself is master from now on.
-    Act,
+    Act {
+        /// No more than half of the nodes are here that were before the loss: the others may have gone on.
+        is_branch: bool,
+    },
     /// No node could be master.
     Nobody,
 }
@@ -216,7 +219,9 @@ impl Vacancy {
         } else if self.silent {
             ran_out(Expiry::Settle);
         }
-        VacancyStep::Act
+        let lost = silent.at(self.since, window(cx.config, cx.view.len()), cx.view);
+        let is_branch = cx.view.len() <= lost.len();
+        VacancyStep::Act { is_branch }
     }
 
     /// The share of the pool that fell silent together with the master.

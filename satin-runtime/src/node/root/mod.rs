@@ -23,16 +23,21 @@
 //!   other node. Without that, a single word that was lost is never said again, and two masters that never talk
 //!   to each other would both go on. A node that waits for those before it in line asks the first of them
 //!   (`election`).
+//! * **A branch is counted**: an election by no more than half of the nodes that were there before may have left another master on the other side
+//!   of a cut. The side with fewer branches stays when the two meet ([`Side`]). Without that the side that has lost the first `main` would
+//!   end it.
+//! * **A node that comes over to another side is no master there**, though it may be known as one: its stamp is another one. Without that
+//!   it would be named master of a pool that it has just come into.
 //! * **Stamps of one term are larger than all of earlier ones.** Without that, two masters in a row could
 //!   give the same.
 //! * **A pool that has ended elects nobody**: a node that hears that `main` is over passes it on to those it
 //!   is linked to, and answers with it any word that concerns masters. Without that, a node that missed the
 //!   word would begin anew what is done.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 
 use super::{
-    Action, Context, Identity, Message, NodeEnd, NodeId, Notice, Peer, Rule, View,
+    Action, Context, Identity, Message, NodeEnd, NodeId, Notice, Peer, Rule, Side, View,
     expiry::{Expiry, ran_out},
     membership::{Absence, Membership},
 };
@@ -79,6 +84,10 @@ pub struct Roots {
     founder: Option<NodeId>,
     /// Counts the masters; the founder's is 0.
     term: u32,
+    /// See [`Side::branches`].
+    branches: u32,
+    /// The last term in which `main` ran here, at whatever side of a cut: `main` runs in later ones only.
+    last_run: Option<u32>,
     /// The highest stamp that this node has issued.
     issued: u64,
     /// `main` runs here: the node founded the pool or was elected, and has not yielded.
@@ -147,8 +156,8 @@ fn crowd(members: usize) -> u32 {
 }
 
 /// The order of masters: of two the one with the smaller order is master.
-fn order(term: u32, master: &Identity) -> (std::cmp::Reverse<u32>, u64, NodeId) {
-    (std::cmp::Reverse(term), master.stamp, master.peer.id)
+fn order(term: u32, master: &Identity) -> (Reverse<u32>, u64, NodeId) {
+    (Reverse(term), master.stamp, master.peer.id)
 }
 
 impl Roots {
@@ -160,11 +169,14 @@ impl Roots {
         let master = in_already
             .min_by_key(|member| (member.stamp, member.peer))
             .cloned();
+        let runs_main = (master.as_ref()).is_some_and(|master| master.peer == view.me().peer);
         Roots {
             founder: master.as_ref().map(|master| master.peer.id),
-            runs_main: (master.as_ref()).is_some_and(|master| master.peer == view.me().peer),
+            runs_main,
             master,
             term: 0,
+            branches: 0,
+            last_run: runs_main.then_some(0),
             issued: 0,
             released: false,
             remind: None,
@@ -231,8 +243,8 @@ impl Roots {
     pub(crate) fn master<'v>(&'v self, view: &'v View) -> Option<&'v Identity> {
         let master = self.master.as_ref()?;
         let me = view.me();
-        // The same process in its next life stays master: its `main` runs on.
-        Some(if master.peer.id == me.peer.id {
+        // The same process in its next life stays master: its `main` runs on. One that has come in anew does not.
+        Some(if is_same_member(master, me) {
             me
         } else {
             master
@@ -251,6 +263,22 @@ impl Roots {
 
     pub(crate) fn term(&self) -> u32 {
         self.term
+    }
+
+    pub(crate) fn branches(&self) -> u32 {
+        self.branches
+    }
+
+    /// This side of a cut, as this node sees it.
+    pub(crate) fn side(&self, view: &View) -> Side {
+        let master = self.master(view);
+        Side {
+            branches: self.branches,
+            term: self.term,
+            master: master.map(|master| (master.stamp, master.peer.id)),
+            has_master: master.is_some() && self.vacancy.is_none(),
+            members: view.len() as u32,
+        }
     }
 
     /// The message that tells of the pool's end, once it has ended.
@@ -273,7 +301,15 @@ impl Roots {
     /// This node has founded the pool. Its `main` begins at once, unless it is to find first what stands in the store.
     pub(crate) fn founded(&mut self, cx: &mut Context<'_>, me: &Identity) {
         self.master = Some(me.clone());
+        // It has left a side of a cut, and nobody has let it in.
+        if self.term > 0 {
+            self.term = self
+                .term
+                .max(self.last_run.map_or(0, |last| last.saturating_add(1)));
+            return self.catch_up(cx);
+        }
         self.runs_main = true;
+        self.last_run = Some(self.term);
         self.is_loading = cx.config.has_store();
         if self.is_loading && !cx.config.obeys(Rule::LoadFirst) {
             self.loaded(cx);
@@ -327,13 +363,42 @@ impl Roots {
         }
     }
 
-    pub(crate) fn welcome(&mut self, me: NodeId, term: u32, founder: NodeId, members: &[Identity]) {
+    pub(crate) fn welcome(
+        &mut self,
+        me: NodeId,
+        (branches, term): (u32, u32),
+        founder: NodeId,
+        members: &[Identity],
+    ) {
+        self.branches = branches;
         self.founder = Some(founder);
         // The list begins with the master.
         self.master = members.first().cloned();
         self.term = term;
         let master = self.master.as_ref();
         self.named_outside = master.is_some_and(|master| master.peer.id == me);
+    }
+
+    /// This node leaves its side of a cut: what it knows of masters and root jobs is of the past. Its `main` stops. (If it is not let in at the
+    /// other side, and founds a pool again, that is one branch and one term further.)
+    pub(crate) fn come_over(&mut self, cx: &mut Context<'_>) {
+        if self.runs_main {
+            cx.actions.push_back(Action::YieldMain);
+        }
+        if self.careful.is_some() {
+            let news = OrphanNews::Careful(false);
+            cx.actions.push_back(Action::Orphan(news));
+        }
+        *self = Roots {
+            founder: self.founder,
+            term: self.term.saturating_add(1),
+            branches: self.branches.saturating_add(1),
+            last_run: self.last_run,
+            issued: self.issued,
+            ended: self.ended,
+            master: None,
+            ..Roots::new(cx.view)
+        };
     }
 
     /// Follows the master, as this node is in, or in its next life.
@@ -448,6 +513,11 @@ impl Roots {
         let Some(identity) = cx.view.get(peer).filter(|new| new.peer >= master.peer) else {
             return;
         };
+        // It has left this side of a cut, and is no master any more.
+        if !is_same_member(master, identity) {
+            self.vacancy = Some(Vacancy::new(cx.now, true));
+            return;
+        }
         self.vacancy = None;
         if *master != *identity {
             master.clone_from(identity);
@@ -461,13 +531,21 @@ impl Roots {
         // anew.
         let told = self.ended_with().or_else(|| {
             let master = self.master(cx.view)?.clone();
-            let term = self.term;
-            Some(Message::Master { term, master })
+            Some(self.named(master))
         });
         if let Some(told) = told {
             cx.actions.push_back(Action::Send(peer, told));
             // From another node than its master that word would not have been heeded.
             self.tell_last_over(cx, peer);
+        }
+    }
+
+    /// The word that names the master of the day.
+    fn named(&self, master: Identity) -> Message {
+        Message::Master {
+            term: self.term,
+            branches: self.branches,
+            master,
         }
     }
 
@@ -494,8 +572,10 @@ impl Roots {
         why: Absence,
         membership: &Membership,
     ) {
-        // Only silence can be a partition: other deaths say nothing about how many were cut off.
-        if why == Absence::Silent {
+        // Silence can be a partition, and so can a firewall between two sites that answers for a machine. Other deaths say nothing about how many
+        // were cut off.
+        let is_far = who.site != cx.view.me().site;
+        if why == Absence::Silent || why == Absence::Gone && is_far {
             self.silent.note(cx.now, who, self.vacancy.as_ref());
         }
         if let Some(catch_up) = &mut self.catching_up {
@@ -554,8 +634,9 @@ impl Roots {
             // The question is a word about the former master: a node that follows another answers
             // with that.
             VacancyStep::Ask(first) => self.tell_master(cx, first),
-            VacancyStep::Act => {
+            VacancyStep::Act { is_branch } => {
                 let me = cx.view.me().clone();
+                self.branches += u32::from(is_branch);
                 self.follow(cx, self.term.saturating_add(1), me);
             }
             VacancyStep::Nobody => {
@@ -586,7 +667,13 @@ impl Roots {
     }
 
     /// Takes in that a peer says who is master.
-    pub(crate) fn told(&mut self, cx: &mut Context<'_>, from: Peer, term: u32, master: Identity) {
+    pub(crate) fn told(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        (branches, term): (u32, u32),
+        master: Identity,
+    ) {
         // Without a stamp a node is not in, so it can be no master.
         if master.stamp == Identity::NOT_YET {
             return;
@@ -600,6 +687,10 @@ impl Roots {
             .map(|master| (order(self.term, master), master.peer));
         let (new, peer) = (order(term, &master), master.peer);
         let me = cx.view.me().peer;
+        // This node was master at a side of a cut that it has left. The sender will hear of that.
+        if peer.id == me.id && !is_same_member(&master, cx.view.me()) {
+            return;
+        }
         match old {
             // The sender follows a worse master: told so, it comes over, and tells others.
             Some((old, _)) if old < new => self.tell_master(cx, from),
@@ -613,8 +704,10 @@ impl Roots {
                 }
             }
             _ => {
+                self.branches = branches;
                 let told = Message::Master {
                     term,
+                    branches,
                     master: master.clone(),
                 };
                 let former = old.map(|(_, known)| known);
@@ -651,6 +744,11 @@ impl Roots {
         let is_me = master.peer.id == me.peer.id;
         // The sender may know an earlier life of this node.
         let master = if is_me { me } else { master };
+        // This node may have led a branch of that number: its root jobs would be taken for those of that one.
+        let term = match self.last_run.filter(|_| is_me) {
+            Some(last) => term.max(last.saturating_add(1)),
+            None => term,
+        };
         self.term = term;
         cx.term = term;
         // A master that leaves hands over while it is alive: it has not fallen.
@@ -669,7 +767,7 @@ impl Roots {
         }
         say_who(cx, &master);
         if is_me {
-            to_others(cx, &Message::Master { term, master });
+            to_others(cx, &self.named(master));
             // The sender did not know yet that this node is about to leave: the next in line
             // takes its place.
             if cx.view.is_draining(cx.view.me().peer) && self.abdicate_to_next(cx) {
@@ -718,6 +816,7 @@ impl Roots {
         if self.ended.is_none() {
             self.runs_main = true;
             self.released = true;
+            self.last_run = Some(self.term);
             let term = self.term;
             // The predecessor died, perhaps of its root job: the first one that no node keeps is
             // left to others, if there are others.
@@ -763,6 +862,7 @@ impl Roots {
         let term = self.term.saturating_add(1);
         let told = Message::Master {
             term,
+            branches: self.branches,
             master: master.clone(),
         };
         // The others are told before this node follows: it will not be there to say it again.
@@ -858,6 +958,11 @@ impl Roots {
             cx.actions.push_back(Action::End(NodeEnd::Pool(code)));
         }
     }
+}
+
+/// Are these lives of one node that has not come in anew between them? A node that comes over to the other side of a cut gets another stamp there.
+fn is_same_member(one: &Identity, other: &Identity) -> bool {
+    (one.peer.id, one.stamp) == (other.peer.id, other.stamp)
 }
 
 /// Tells the driver who is master.

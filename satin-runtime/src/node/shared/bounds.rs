@@ -249,6 +249,13 @@ impl Bounds {
         }
     }
 
+    /// This node comes in, perhaps from another side of a cut: the terms and the ends of root jobs there do not count here.
+    pub(crate) fn come_in(&mut self) {
+        self.term = 0;
+        self.over = EndedRoots::default();
+        self.begin_again();
+    }
+
     /// Ends a root job, and those that end with it. `keeps` says whether the result of a root job is
     /// kept here, or a part of it hosted.
     pub(crate) fn root_done(&mut self, run: RootRun, keeps: &dyn Fn(RootName) -> bool) {

@@ -262,6 +262,12 @@ impl Storage {
         writing.is_some_and(|writing| writing.is_full)
     }
 
+    /// This node leaves its side of a cut: the run that goes on is that of the other side.
+    pub(crate) fn come_over(&mut self) {
+        self.opened_for = None;
+        (self.opening, self.again) = (None, None);
+    }
+
     /// This node has come in: no mark is dropped before what stands in the store is in its table.
     pub(crate) fn come_in(&mut self, cx: &mut Context<'_>) {
         // The next life has a log of its own, and how much may be in that does not depend on what the former one had.

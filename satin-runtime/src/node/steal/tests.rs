@@ -1082,6 +1082,7 @@ fn what_was_under_way_when_a_root_job_ended_is_not_used_again_in_a_later_term() 
     let named = node.view().get(master).expect("it is in").clone();
     let news = Message::Master {
         term: 1,
+        branches: 0,
         master: named,
     };
     node.handle(4 * MS, received(master, news));
@@ -1100,7 +1101,11 @@ fn what_is_left_of_the_root_job_of_another_thread_is_not_kept_once_it_is_over_in
         received(other, jobs_of(Request(1), vec![(Token(6), job.clone())])),
     );
     let master = node.view().get(other).expect("it is in").clone();
-    let news = Message::Master { term: 1, master };
+    let news = Message::Master {
+        term: 1,
+        branches: 0,
+        master,
+    };
     node.handle(2 * MS, received(other, news));
     node.handle(
         3 * MS,
@@ -1231,7 +1236,11 @@ fn a_main_that_is_about_to_stop_closes_nothing_that_the_next_one_may_claim() {
         );
         if is_followed {
             let master = node.view().get(master).unwrap().clone();
-            let told = Message::Master { term: 1, master };
+            let told = Message::Master {
+                term: 1,
+                branches: 0,
+                master,
+            };
             node.handle(3 * MS, received(owner, told));
         }
         node.handle(4 * MS, Event::RootFinished(root));
