@@ -9,7 +9,7 @@
 //! (`meet`, `declared_dead`), they compare their sides ([`Side`]): that with fewer branches stays, then that of the later term, then that of the elder
 //! master; two sides without a master wait. So both come to the same end, whichever two nodes meet, and nobody need be asked. A node of the other
 //! side tells its members ([`Message::GiveWay`]), each of which looks whether it agrees, as it may know of a master by now. Then they *come in anew*
-//! ([`MemberChange::Over`]): as the next generation, with a fresh detector, as the old one has the lives of the side that stays as over, and would end
+//! (`MemberChange::Over`): as the next generation, with a fresh detector, as the old one has the lives of the side that stays as over, and would end
 //! them. Their work is given up and what is finished of it kept, as when a node leaves, and their `main` stops. The lives of the side that stays do not
 //! change. Who is not let in within the wait for a partition looks for its mates too, and founds a pool with them.
 //!
