@@ -546,13 +546,7 @@ fn cut_run(layout: Layout, how: Cut, seed: u64) -> CutRun {
     for node in all {
         let place = usize::from(node >= layout[0].1);
         run.reborn[place] += cluster.peer(node).generation;
-        let tally = cluster.node(node).tally();
-        run.tally.claims += tally.claims;
-        run.tally.hits += tally.hits;
-        run.tally.misses += tally.misses;
-        run.tally.withdrawn += tally.withdrawn;
-        run.tally.orphans += tally.orphans;
-        run.tally.repairs += tally.repairs;
+        run.tally.add(&cluster.node(node).tally());
     }
     run
 }

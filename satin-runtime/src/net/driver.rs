@@ -1222,13 +1222,15 @@ impl Driver {
             let epoch = link.epoch;
             self.node.handle(now, Event::Disconnected { peer, epoch });
         }
-        let id = self.me.id.0;
-        self.standing.update(|info| info.id = id);
-        // After a cut it comes over to the other side, and is not in before it hears so: nobody's run is its to end.
-        if self.me().stamp == Identity::NOT_YET {
+        let (id, is_in) = (self.me.id.0, self.me().stamp != Identity::NOT_YET);
+        if !is_in {
+            // After a cut the node comes over to the other side. Until it is in there it is no master, or it would end the run of that side.
             self.master = None;
-            self.standing.update(|info| info.is_master = false);
         }
+        self.standing.update(|info| {
+            info.id = id;
+            info.is_master &= is_in;
+        });
         self.run(net, now);
     }
 

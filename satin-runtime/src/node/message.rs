@@ -217,7 +217,7 @@ pub enum Message {
     Here {
         /// The sender.
         who: Identity,
-        /// Its side.
+        /// The side of the sender.
         side: Side,
         /// "Are you in too?" Answered by the same.
         asks: bool,

@@ -1763,7 +1763,7 @@ impl Parts<'_> {
                     (self.root).welcome(me, (branches, term), founder, &members);
                     cx.term = term;
                     (self.membership).welcome(cx, stamp, members, draining, lost, self.root);
-                    repair::Repair::come_in(cx, term);
+                    cx.books.come_in(term);
                     self.bounds.come_in();
                     self.bounds.learn(cx, from, offers, self.lattices);
                 }

@@ -685,8 +685,8 @@ impl Books {
             .filter(move |(deal, key)| came(deal, key) < epoch)
     }
 
-    /// This node has come in, in that term.
-    pub(crate) fn came_in(&mut self, term: u32) {
+    /// This node comes in, and the pool is in that term: results that are kept here from another side of a cut count as kept since then.
+    pub(crate) fn come_in(&mut self, term: u32) {
         for hosted in self.hosted.values_mut() {
             hosted.term = term;
         }

@@ -174,7 +174,7 @@ fn numbers(config: &ProtocolConfig, members: usize) -> foca::Config {
         // The dead stay dead: there are only as many as there were nodes.
         remove_down_after: None,
         max_packet_size: LARGEST_PACKET,
-        // This node tells them itself, with its side: see `Membership::gossip`.
+        // A node tells those that are down itself, with its side: see `Membership::gossip`.
         notify_down_members: false,
         periodic_announce: Some(PeriodicParams {
             frequency: FEED_PERIOD,
@@ -209,10 +209,7 @@ impl Detector {
     /// Enters members that live, as they say themselves or the master says. They are news to others only
     /// if they are news here.
     pub(super) fn insert(&mut self, now: Duration, lives: impl IntoIterator<Item = Arc<Identity>>) {
-        let members = lives.into_iter().map(|life| Member::alive(Life::new(life)));
-        let done = self.foca.apply_many(members, true, &mut self.effects);
-        debug_assert!(done.is_ok(), "{done:?}");
-        self.take_timers(now);
+        self.enter(now, lives, Member::alive, true);
     }
 
     /// As [`insert`](Detector::insert), for members that everybody knows.
@@ -221,22 +218,29 @@ impl Detector {
         now: Duration,
         lives: impl IntoIterator<Item = Arc<Identity>>,
     ) {
-        let members = lives.into_iter().map(|life| Member::alive(Life::new(life)));
         // Not spread: a pool of thousands that is formed beforehand would say thousands of
         // things that all know.
-        let done = self.foca.apply_many(members, false, &mut self.effects);
-        debug_assert!(done.is_ok(), "{done:?}");
-        self.take_timers(now);
+        self.enter(now, lives, Member::alive, false);
     }
 
-    /// Enters lives that are over, as this node alone must know.
+    /// Enters lives that are over. The other members know that, or need not.
     pub(super) fn insert_over(
         &mut self,
         now: Duration,
         lives: impl IntoIterator<Item = Arc<Identity>>,
     ) {
-        let members = lives.into_iter().map(|life| Member::down(Life::new(life)));
-        let done = self.foca.apply_many(members, false, &mut self.effects);
+        self.enter(now, lives, Member::down, false);
+    }
+
+    fn enter(
+        &mut self,
+        now: Duration,
+        lives: impl IntoIterator<Item = Arc<Identity>>,
+        as_member: fn(Life) -> Member<Life>,
+        is_news: bool,
+    ) {
+        let members = lives.into_iter().map(|life| as_member(Life::new(life)));
+        let done = self.foca.apply_many(members, is_news, &mut self.effects);
         debug_assert!(done.is_ok(), "{done:?}");
         self.take_timers(now);
     }

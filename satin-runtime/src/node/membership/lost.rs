@@ -61,11 +61,6 @@ impl Lost {
         self.next = now + self.pause.mul_f64(turn);
     }
 
-    /// Adds a node that this one leaves behind, as it comes over to another side.
-    pub(super) fn miss(&mut self, who: Identity) {
-        self.remember(who);
-    }
-
     /// Adds a node that another member misses, and of which this node has never heard.
     pub(super) fn hear(&mut self, cx: &mut Context<'_>, now: Duration, who: Identity) {
         if self
@@ -100,7 +95,8 @@ impl Lost {
         self.missed.iter()
     }
 
-    fn remember(&mut self, who: Identity) {
+    /// Adds a node, or its newest life, behind all others. No turn is set.
+    pub(super) fn remember(&mut self, who: Identity) {
         // A node that is lost again moves to the end, under its newest life.
         self.found(who.peer.id);
         if self.missed.len() == MOST {

@@ -10,11 +10,11 @@
 //! master; two sides without a master wait. So both come to the same end, whichever two nodes meet, and nobody need be asked. A node of the other
 //! side tells its members ([`Message::GiveWay`]), each of which looks whether it agrees, as it may know of a master by now. Then they *come in anew*
 //! (`MemberChange::Over`): as the next generation, with a fresh detector, as the old one has the lives of the side that stays as over, and would end
-//! them. Their work is given up and what is finished of it kept, as when a node leaves, and their `main` stops. The lives of the side that stays do not
-//! change. Who is not let in within the wait for a partition looks for its mates too, and founds a pool with them.
+//! them. These nodes give their work up and keep what is finished of it, as when a node leaves, and their `main` stops. The lives of the side that stays
+//! do not change. Who is not let in within the wait for a partition looks for its mates too, and founds a pool with them.
 //!
-//! A node that alone was declared dead, as it paused, goes on as the next generation where it is, if most nodes say so (rule `Larger`): what
-//! it runs, runs on.
+//! A node that alone was declared dead, as it paused, goes on as the next generation where it is, if most nodes say so (rule `Larger`). Its jobs
+//! run on.
 //!
 //! Time here is the time that this process was awake: when a timeout is handled much too late, the process
 //! was stopped or starved, the answers that it waits for lie unread, and no other node is to blame. Such
@@ -262,12 +262,12 @@ impl Membership {
                         detector.end(now, identity, ending);
                     }
                 }
+                let mine = root.side(cx.view);
                 let over = self.links.keys().filter(|peer| detector.is_over(**peer));
-                self.lost
-                    .handle_timeout(cx, now, root.side(cx.view), over.copied());
+                self.lost.handle_timeout(cx, now, mine, over.copied());
                 if let Some((_, side, to)) = self.gives_way.take_if(|(at, ..)| *at <= now)
                     && self.may_give_way(cx)
-                    && root.side(cx.view).gives_way_to(&side)
+                    && mine.gives_way_to(&side)
                 {
                     self.pending.push_back(PendingChange::Over(to));
                 }
@@ -301,12 +301,7 @@ impl Membership {
         for peer in self.links.keys() {
             // The others met this node without a stamp, and do not count it as a member yet. Nodes that connected to this one
             // while it searched may be in, and missing in the list: they say so.
-            let here = Message::Here {
-                who: me.clone(),
-                side,
-                asks: true,
-            };
-            cx.actions.push_back(Action::Send(*peer, here));
+            say_here(cx, *peer, side, true);
         }
         let watch = Watch::new(cx.config, now, cx.rng);
         self.state = MembershipState::In(Box::new(detector), watch);
@@ -502,8 +497,8 @@ impl Membership {
         }
     }
 
-    /// May this node come over to another side? A node that is about to leave goes, as its legacy is not to be on its way between two pools. And one
-    /// that misses nobody has not been cut off: it has not heard of the master of the day yet.
+    /// May this node come over to another side? A node that is about to leave goes, as its legacy is not to be on its way between two pools. And a
+    /// node that misses nobody has not been cut off: the word of the master of the day is still on its way there.
     fn may_give_way(&self, cx: &Context<'_>) -> bool {
         !cx.view.is_draining(cx.view.me().peer) && self.lost.all().next().is_some()
     }
@@ -526,8 +521,8 @@ impl Membership {
         }
     }
 
-    /// Leaves this side of a cut, and looks for the way in at the other. The members of this side are returned: for this node their lives are over, and
-    /// its own with them. `None` if the node is not in any more.
+    /// Leaves this side of a cut, and looks for the way in at the other. Returns the members of this side, whose lives are over for this node, as is
+    /// its own; `None` if the node is not in any more.
     fn come_over(&mut self, cx: &mut Context<'_>, to: SocketAddr) -> Option<Vec<Arc<Identity>>> {
         let now = self.awake(cx.now);
         let MembershipState::In(..) = &self.state else {
@@ -544,7 +539,7 @@ impl Membership {
         for mate in &mates {
             cx.view.remove(mate.peer);
             // If the node is not let in, it looks for them.
-            self.lost.miss(Identity::clone(mate));
+            self.lost.remember(Identity::clone(mate));
         }
         for (peer, _) in self.take_links() {
             cx.actions.push_back(Action::Disconnect(peer));
@@ -559,25 +554,20 @@ impl Membership {
         Some(mates)
     }
 
-    /// What a node says that lives under that identity, and is not of this side.
+    /// A node of another side says which that is: one of the two comes over.
     fn met_side(
         &mut self,
         cx: &mut Context<'_>,
         now: Duration,
         who: &Identity,
+        mine: Side,
         theirs: Side,
-        root: &Roots,
     ) {
-        let mine = root.side(cx.view);
         if mine.gives_way_to(&theirs) {
             self.give_way(cx, now, theirs, who.addr);
         } else if theirs.gives_way_to(&mine) {
             // The other may not know that this node is of another side.
-            let dead = Message::DeclaredDead {
-                peer: who.peer,
-                side: mine,
-            };
-            cx.actions.push_back(Action::Send(who.peer, dead));
+            tell_dead(cx, who.peer, mine);
         }
     }
 
@@ -614,18 +604,11 @@ impl Membership {
         // The node was declared dead here, and may never hear of it by gossip.
         if detector.is_over(peer) {
             self.lost.met(cx, now, peer.id);
-            let dead = Message::DeclaredDead { peer, side };
-            cx.actions.push_back(Action::Send(peer, dead));
+            tell_dead(cx, peer, side);
         } else if identity.stamp != Identity::NOT_YET && !detector.is_active(peer) {
-            // With a stamp the node is in: it may be known to others only, or be of the other side of a cut. Without, its welcome will make
-            // it known.
-            let who = cx.view.me().clone();
-            let here = Message::Here {
-                who,
-                side,
-                asks: true,
-            };
-            cx.actions.push_back(Action::Send(peer, here));
+            // A node with a stamp is in: only others may know it, or it is of the other side of a cut. A node without one becomes known by its
+            // welcome.
+            say_here(cx, peer, side, true);
             self.asked.insert(peer);
         }
         self.absorb(cx, now);
@@ -733,10 +716,7 @@ impl Membership {
         if let MembershipState::In(detector, _) = &mut self.state {
             // Foca would not hear it either, and would say so without the side: see `declared_dead`.
             if detector.is_over(from) {
-                let side = root.side(cx.view);
-                let dead = Message::DeclaredDead { peer: from, side };
-                cx.actions.push_back(Action::Send(from, dead));
-                return;
+                return tell_dead(cx, from, root.side(cx.view));
             }
             detector.receive(now, packet);
             self.absorb(cx, now);
@@ -910,26 +890,17 @@ impl Membership {
         watch.heard(from);
         let mine = root.side(cx.view);
         if detector.is_over(from) {
-            let dead = Message::DeclaredDead {
-                peer: from,
-                side: mine,
-            };
-            cx.actions.push_back(Action::Send(from, dead));
+            tell_dead(cx, from, mine);
         } else if detector.is_active(from) || side.has_master && side.is_same(&mine) {
             if !detector.is_active(from) {
                 detector.insert(now, [Arc::new(identity)]);
                 detector.spread(now);
             }
             if asks {
-                let here = Message::Here {
-                    who: cx.view.me().clone(),
-                    side: mine,
-                    asks: false,
-                };
-                cx.actions.push_back(Action::Send(from, here));
+                say_here(cx, from, mine, false);
             }
         } else {
-            self.met_side(cx, now, &identity, side, root);
+            self.met_side(cx, now, &identity, mine, side);
         }
         self.absorb(cx, now);
     }
@@ -961,9 +932,7 @@ impl Membership {
             return;
         };
         if cx.view.is_alive(who.peer) {
-            let (peer, side) = (who.peer, root.side(cx.view));
-            let dead = Message::DeclaredDead { peer, side };
-            cx.actions.push_back(Action::Send(peer, dead));
+            tell_dead(cx, who.peer, root.side(cx.view));
         } else if !detector.is_known(who.peer.id) && who.peer.id != cx.view.me().peer.id {
             // Of a node that is known here, dead, the end is certain, or it is looked for already.
             detector.insert_over(now, [Arc::new(who.clone())]);
@@ -1010,21 +979,17 @@ impl Membership {
                 if !cx.view.is_alive(from) && !is_pair && cx.config.obeys(Rule::Sides) {
                     if let Some((_, who)) = self.links.get(&from) {
                         let who = who.clone();
-                        self.met_side(cx, now, &who, side, root);
+                        self.met_side(cx, now, &who, mine, side);
                     }
                 } else if let Some(sender) = shared(cx.view, from)
-                    // Who sees the master that this node follows is right.
+                    // A sender that sees the master which this node follows is right.
                     && !(side.has_master && side.is_same(&mine))
                     && 2 * side.members as usize <= cx.view.len() + self.lost.all().count()
                     && cx.config.obeys(Rule::Larger)
                 {
                     // The sender is of the other side of a cut, of which this node has not heard all yet; or cut off alone.
                     detector.end(now, sender, PresumedEnd::Unknown);
-                    let dead = Message::DeclaredDead {
-                        peer: from,
-                        side: mine,
-                    };
-                    cx.actions.push_back(Action::Send(from, dead));
+                    tell_dead(cx, from, mine);
                 } else {
                     detector.begin_anew(now);
                 }
@@ -1058,6 +1023,19 @@ impl Membership {
         };
         cx.actions.push_back(Action::Send(from, answer));
     }
+}
+
+/// Tells a node that this one, which is at that side, has declared it dead.
+fn tell_dead(cx: &mut Context<'_>, peer: Peer, side: Side) {
+    let dead = Message::DeclaredDead { peer, side };
+    cx.actions.push_back(Action::Send(peer, dead));
+}
+
+/// Tells a node that this one is in, at that side, and perhaps asks the same.
+fn say_here(cx: &mut Context<'_>, to: Peer, side: Side, asks: bool) {
+    let who = cx.view.me().clone();
+    let here = Message::Here { who, side, asks };
+    cx.actions.push_back(Action::Send(to, here));
 }
 
 fn send(cx: &mut Context<'_>, packets: Vec<(Peer, Vec<u8>)>) {

@@ -140,7 +140,7 @@ impl Search {
         }
         if self.founds.take_if(|at| *at <= now).is_some() {
             (self.may_found, self.began) = (true, None);
-            // Whoever has not answered until now will not.
+            // A node that has not answered until now will not.
             self.asked.clear();
             self.begin_round(now);
         }

@@ -531,7 +531,7 @@ fn newcomers_look_for_those_who_were_lost_before_they_came() {
     assert!(cluster.run_until(secs(120), agrees));
 }
 
-/// What a firewall says of machines at another site is no proof that nobody is there: they are looked for.
+/// A firewall may say that nobody listens at another site, and be wrong: the nodes there are looked for.
 #[test]
 fn parts_meet_though_a_firewall_says_that_nobody_is_there() {
     for (seed, cut) in (0..6).zip([3, 5, 10, 20, 40, 90]) {

@@ -106,11 +106,6 @@ impl Repair {
         self.over = FinishedRoots::default();
     }
 
-    /// This node is in, in that term: what it has kept from another side of a cut counts as kept since then.
-    pub(crate) fn come_in(cx: &mut Context<'_>, term: u32) {
-        cx.books.came_in(term);
-    }
-
     /// Tells the workers to stop with a hosted job, and to save what is finished below it.
     pub(super) fn give_up(&mut self, cx: &mut Context<'_>, key: HostedId) {
         let save = cx.config.obeys(Rule::Save);

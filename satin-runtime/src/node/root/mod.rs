@@ -281,6 +281,12 @@ impl Roots {
         }
     }
 
+    /// The term in which `main` runs here next, if that is to be this one: this node may have led a branch of that term, whose root jobs would be
+    /// taken for those of the other `main`.
+    fn term_to_run(&self, term: u32) -> u32 {
+        (self.last_run).map_or(term, |last| term.max(last.saturating_add(1)))
+    }
+
     /// The message that tells of the pool's end, once it has ended.
     pub(crate) fn ended_with(&self) -> Option<Message> {
         let Ended { term, master, code } = self.ended?;
@@ -303,9 +309,7 @@ impl Roots {
         self.master = Some(me.clone());
         // It has left a side of a cut, and nobody has let it in.
         if self.term > 0 {
-            self.term = self
-                .term
-                .max(self.last_run.map_or(0, |last| last.saturating_add(1)));
+            self.term = self.term_to_run(self.term);
             return self.catch_up(cx);
         }
         self.runs_main = true;
@@ -744,11 +748,7 @@ impl Roots {
         let is_me = master.peer.id == me.peer.id;
         // The sender may know an earlier life of this node.
         let master = if is_me { me } else { master };
-        // This node may have led a branch of that number: its root jobs would be taken for those of that one.
-        let term = match self.last_run.filter(|_| is_me) {
-            Some(last) => term.max(last.saturating_add(1)),
-            None => term,
-        };
+        let term = if is_me { self.term_to_run(term) } else { term };
         self.term = term;
         cx.term = term;
         // A master that leaves hands over while it is alive: it has not fallen.
