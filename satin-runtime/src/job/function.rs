@@ -284,11 +284,11 @@ pub(crate) enum Caught {
     /// No result of the function can travel, whatever its jobs compute.
     Unfit(CodecError),
     /// The result, with the fingerprint of the call, made from what its arguments were before the job ran.
-    Fact(Fingerprint, Written),
+    Fact(Fingerprint, WrittenResult),
 }
 
 /// A result that is kept.
-pub(crate) struct Written {
+pub(crate) struct WrittenResult {
     pub(crate) bytes: Vec<u8>,
     /// The shared values that it mentions.
     pub(crate) values: Vec<HeldValue>,
@@ -459,7 +459,7 @@ impl<'w> Sieve<'w> {
         match bytes {
             // The values may be gone with this node, and then nobody could read the result.
             Ok(_) if !self.values && !values.is_empty() => Caught::Nothing,
-            Ok(bytes) => Caught::Fact(print, Written { bytes, values }),
+            Ok(bytes) => Caught::Fact(print, WrittenResult { bytes, values }),
             Err(CodecError::TooLong { .. }) => Caught::TooLarge,
             Err(error) if error.is_of_type() => Caught::Unfit(error),
             Err(_) => Caught::Nothing,

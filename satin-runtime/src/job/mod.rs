@@ -62,6 +62,6 @@ pub use payload::Payload;
 pub use repair::{Back, Deadly, OrphanNews, Recall, Saved};
 pub use shape::{JobCost, JobLoad, JobSample, JobShape, JobTrip, Wants};
 pub use size::Size;
-pub use stored::{Batch, RunName, StoredFact, ValueBytes};
+pub use stored::{Batch, MainBeat, MainNumber, RunName, StoredFact, ValueBytes};
 pub use tally::Tally;
 pub use travel::{DepartureId, HostedId, KeptElsewhere, Taken};

@@ -132,8 +132,8 @@ pub fn begin_thread(mine: Arc<Occupation>) {
 /// Calls `act`; if this thread is a worker, it counts as occupied with `activity` meanwhile.
 pub fn during<R>(activity: Activity, act: impl FnOnce() -> R) -> R {
     /// Puts back what the worker did before, also when `act` panics.
-    struct Before(Option<(Arc<Occupation>, Activity)>);
-    impl Drop for Before {
+    struct RestoreActivity(Option<(Arc<Occupation>, Activity)>);
+    impl Drop for RestoreActivity {
         fn drop(&mut self) {
             if let Some((mine, before)) = &self.0 {
                 mine.replace(*before);
@@ -142,7 +142,7 @@ pub fn during<R>(activity: Activity, act: impl FnOnce() -> R) -> R {
     }
     // The thread may be about to end: then nobody takes samples of it.
     let mine = MINE.try_with(|mine| mine.try_borrow().ok()?.clone());
-    let _before = Before(mine.ok().flatten().map(|mine| {
+    let _before = RestoreActivity(mine.ok().flatten().map(|mine| {
         let before = mine.replace(activity);
         (mine, before)
     }));

@@ -41,12 +41,12 @@ thread_local! {
 }
 
 /// Restores what was there before, also if there is a panic.
-struct Before<T: 'static>(
+struct RestoreCell<T: 'static>(
     &'static std::thread::LocalKey<RefCell<Option<T>>>,
     Option<T>,
 );
 
-impl<T> Drop for Before<T> {
+impl<T> Drop for RestoreCell<T> {
     fn drop(&mut self) {
         let before = self.1.take();
         self.0.with_borrow_mut(|now| *now = before);
@@ -55,7 +55,7 @@ impl<T> Drop for Before<T> {
 
 /// Runs `write`, in which a writer asks for payloads by [`written`].
 pub(crate) fn sharing<R>(write: impl FnOnce() -> R) -> R {
-    let _before = Before(&WRITTEN, WRITTEN.take());
+    let _before = RestoreCell(&WRITTEN, WRITTEN.take());
     let was_taken = IS_TAKEN.replace(true);
     let done = write();
     IS_TAKEN.set(was_taken);
@@ -73,7 +73,7 @@ pub(crate) fn written(bytes: &[u8]) -> Option<Bytes> {
 
 /// Runs `read`, which reads from these bytes: large payloads become parts of them.
 pub(crate) fn reading<R>(bytes: &Bytes, read: impl FnOnce() -> R) -> R {
-    let _before = Before(&READ, READ.replace(Some(bytes.clone())));
+    let _before = RestoreCell(&READ, READ.replace(Some(bytes.clone())));
     read()
 }
 

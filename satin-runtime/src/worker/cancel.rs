@@ -250,8 +250,8 @@ impl Scopes {
     ///
     /// # Safety
     /// The frame, and the pool, live as long as the guard.
-    pub(super) unsafe fn begin(&self, frame: *const Frame, pool: &Pool) -> Option<Begun<'_>> {
-        let mut begun = Begun { scopes: &[], frame };
+    pub(super) unsafe fn begin(&self, frame: *const Frame, pool: &Pool) -> Option<CallGuard<'_>> {
+        let mut begun = CallGuard { scopes: &[], frame };
         for (count, cancel) in self.0.iter().enumerate() {
             let mut state = cancel.lock();
             if state.is_cancelled {
@@ -284,13 +284,13 @@ impl Drop for Queued {
 }
 
 /// A call that runs.
-pub(super) struct Begun<'s> {
+pub(super) struct CallGuard<'s> {
     /// Those that know of it.
     scopes: &'s [Cancel],
     frame: *const Frame,
 }
 
-impl Begun<'_> {
+impl CallGuard<'_> {
     /// The call is over. True if it was cancelled before: then its result means nothing.
     pub(super) fn end(mut self) -> bool {
         self.strike_off()
@@ -307,7 +307,7 @@ impl Begun<'_> {
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.strike_off();
     }

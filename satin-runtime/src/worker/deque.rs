@@ -105,21 +105,21 @@ struct Lock {
 }
 
 /// The lock, held.
-struct Held<'d>(&'d Lock);
+struct DequeGuard<'d>(&'d Lock);
 
-impl Drop for Held<'_> {
+impl Drop for DequeGuard<'_> {
     fn drop(&mut self) {
         self.0.is_held.store(0, Release);
     }
 }
 
 impl Lock {
-    fn try_hold(&self) -> Option<Held<'_>> {
+    fn try_hold(&self) -> Option<DequeGuard<'_>> {
         let was_free = self.is_held.compare_exchange(0, 1, Acquire, Relaxed);
-        was_free.is_ok().then(|| Held(self))
+        was_free.is_ok().then(|| DequeGuard(self))
     }
 
-    fn hold(&self) -> Held<'_> {
+    fn hold(&self) -> DequeGuard<'_> {
         let mut rounds = 0;
         loop {
             if let Some(held) = self.try_hold() {
@@ -136,7 +136,7 @@ pub(crate) struct Seized<'d> {
     deque: &'d Deque,
     /// They lie below it.
     head: usize,
-    _held: Held<'d>,
+    _held: DequeGuard<'d>,
 }
 
 impl Seized<'_> {

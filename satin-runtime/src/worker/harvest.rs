@@ -29,7 +29,7 @@ use super::{
 use crate::{
     job::{
         Answer, Fact, Fingerprint, HeldValue, JobName, JobSample, JobShape,
-        function::{self, Caught, Covered, Sieve, VTable, Written, most_kept},
+        function::{self, Caught, Covered, Sieve, VTable, WrittenResult, most_kept},
         record::{Cx, Frame, STAYS, Slot, SlotState, flag},
     },
     observe::log,
@@ -525,7 +525,7 @@ impl Worker {
             let is_hosting = self.with_hosted(|hosted| !hosted.is_empty());
             (self.pool()).give_up_unfit(job.function.get(), error, is_hosting);
         }
-        let Caught::Fact(print, Written { bytes, values }) = sieve.caught else {
+        let Caught::Fact(print, WrittenResult { bytes, values }) = sieve.caught else {
             if let Caught::TooLarge = sieve.caught
                 && sieve.is_all_lost()
             {

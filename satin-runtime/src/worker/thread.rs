@@ -514,7 +514,7 @@ impl Worker {
             {
                 if back.history.marked && !unwanted() {
                     idle.over();
-                    self.run_taken(Found { slot, back }, above);
+                    self.run_taken(TakenSlot { slot, back }, above);
                     continue;
                 }
                 break state;
@@ -623,7 +623,7 @@ impl Worker {
     }
 
     /// Finds a job for a waiting worker: from the thief of its own job first (leapfrogging), then from any worker.
-    fn find_job(&self, awaited: SlotState) -> Option<Found> {
+    fn find_job(&self, awaited: SlotState) -> Option<TakenSlot> {
         if !self.has_room(Room::ForLeapfrog) || panicking() {
             return None; // a job that ran while the thread unwinds would believe that it does itself
         }
@@ -746,25 +746,25 @@ impl Worker {
     }
 
     /// Steals from any worker of the pool: a job that came back undone, or else from a deque.
-    fn steal(&self) -> Option<Found> {
+    fn steal(&self) -> Option<TakenSlot> {
         let count = self.pool().workers();
         self.pool()
             .next_returned(|job, back| !self.would_deadlock(job, back))
             .or_else(|| (1..count).find_map(|step| self.steal_from((self.index + step) % count)))
     }
 
-    fn steal_from(&self, victim: u32) -> Option<Found> {
+    fn steal_from(&self, victim: u32) -> Option<TakenSlot> {
         if victim == self.index {
             return None;
         }
         let slot = self.pool().worker(victim).give()?;
         let back = Back::default();
-        Some(Found { slot, back })
+        Some(TakenSlot { slot, back })
     }
 
     /// Runs a job that was taken, from another worker or from the ledger, on top of what waits here; or claims it.
-    pub(super) fn run_taken(&self, found: Found, head: *const Slot) {
-        let Found { slot, back } = found;
+    pub(super) fn run_taken(&self, found: TakenSlot, head: *const Slot) {
+        let TakenSlot { slot, back } = found;
         // SAFETY: we have just taken the job, so its slot is ours until we settle it.
         let job = unsafe { &*slot };
         let owner = Worker::of(slot).index;
@@ -1321,12 +1321,12 @@ enum FoundWork {
     Hosted(HostedTask),
     /// A task of a flow.
     Task(ReadyTask),
-    Job(Found),
+    Job(TakenSlot),
 }
 
 /// A job that has been taken, to be run.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct TakenSlot {
     pub(super) slot: *const Slot,
     /// The state in which the job came back, if it did.
     pub(super) back: Back,

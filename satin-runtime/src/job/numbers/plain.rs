@@ -24,7 +24,7 @@ use super::{
     FORMS, PLAIN, SEQUENCE,
     class::Class,
     packing::Bytes,
-    slices::{Disguised, Made, append},
+    slices::{Disguised, ErasedValue, append},
     vectors::visitor_of,
 };
 
@@ -46,9 +46,9 @@ trait Erased: Sync {
     /// The bytes of a sequence, if it is a slice of this type.
     fn bytes<'a>(&self, sequence: Disguised<'a>) -> Option<&'a [u8]>;
     /// A `Vec<T>` of the elements that lie in these bytes.
-    fn vector(&self, bytes: &[u8]) -> Made;
+    fn vector(&self, bytes: &[u8]) -> ErasedValue;
     /// A `T` of as many bytes.
-    fn element(&self, bytes: &[u8]) -> Made;
+    fn element(&self, bytes: &[u8]) -> ErasedValue;
 }
 
 /// The types by which serde shows that it has to do with a type of plain data.
@@ -86,14 +86,14 @@ impl<T: Pod + DeserializeOwned> Erased for Of<T> {
         sequence.slice::<T>().map(bytemuck::cast_slice)
     }
 
-    fn vector(&self, bytes: &[u8]) -> Made {
+    fn vector(&self, bytes: &[u8]) -> ErasedValue {
         let mut all: Vec<T> = Vec::new();
         append(&mut all, bytes);
-        Made::vector(all)
+        ErasedValue::vector(all)
     }
 
-    fn element(&self, bytes: &[u8]) -> Made {
-        Made::element(bytemuck::pod_read_unaligned::<T>(bytes))
+    fn element(&self, bytes: &[u8]) -> ErasedValue {
+        ErasedValue::element(bytemuck::pod_read_unaligned::<T>(bytes))
     }
 }
 

@@ -84,17 +84,17 @@ pub(super) fn append<T: Pod>(to: &mut Vec<T>, bytes: &[u8]) {
 }
 
 /// A value made of bytes, with its type erased: an element of plain data, or a vector of them.
-pub(super) struct Made(Box<dyn Any>);
+pub(super) struct ErasedValue(Box<dyn Any>);
 
-impl Made {
+impl ErasedValue {
     #[inline]
-    pub(super) fn element<T: Pod>(element: T) -> Made {
-        Made(Box::new(element))
+    pub(super) fn element<T: Pod>(element: T) -> ErasedValue {
+        ErasedValue(Box::new(element))
     }
 
     #[inline]
-    pub(super) fn vector<T: Pod>(vector: Vec<T>) -> Made {
-        Made(Box::new(vector))
+    pub(super) fn vector<T: Pod>(vector: Vec<T>) -> ErasedValue {
+        ErasedValue(Box::new(vector))
     }
 
     /// The value, if `T` is its type.
@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn what_was_made_is_of_its_type_and_of_no_other() {
-        let vector = || Made::vector(vec![1u8, 2]);
+        let vector = || ErasedValue::vector(vec![1u8, 2]);
         assert_eq!(vector().into_type::<Vec<u8>>(), Some(vec![1, 2]));
         assert_eq!(vector().into_type::<Vec<i8>>(), None);
         assert_eq!(vector().into_type::<Box<[u8]>>(), None);
-        assert_eq!(Made::element(7u8).into_type::<u8>(), Some(7));
-        assert_eq!(Made::element(7u8).into_type::<i8>(), None);
+        assert_eq!(ErasedValue::element(7u8).into_type::<u8>(), Some(7));
+        assert_eq!(ErasedValue::element(7u8).into_type::<i8>(), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::{
 
 use super::{
     class::Class,
-    slices::{Made, append},
+    slices::{ErasedValue, append},
 };
 
 /// The visitor that makes a `Vec<T>` of a sequence.
@@ -88,7 +88,7 @@ macro_rules! number_vectors {
                     while let Some(chunk) = next_chunk()? {
                         append(&mut numbers, chunk);
                     }
-                    return Ok(Made::vector(numbers).into_type());
+                    return Ok(ErasedValue::vector(numbers).into_type());
                 }
             )*
             Ok(None)

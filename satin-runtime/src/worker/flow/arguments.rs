@@ -12,7 +12,7 @@ use serde::{
 
 use super::{
     Flow, Handle,
-    away::{Again, Away, Delivered, MadeElsewhere, Missing, Origin, Risk},
+    away::{DeliveredPart, MadeElsewhere, Missing, Origin, RemoteData, Risk, SecondRun},
     handles::NOTHING,
     prefetch::Show,
     task::TaskHead,
@@ -241,7 +241,7 @@ pub trait Part: Send + 'static {
         let _ = (origin, show);
     }
     /// The task has run again, or is given up. What it has made takes the place of what was lost.
-    fn end_again(&mut self, again: &Again<'_>) {
+    fn end_again(&mut self, again: &SecondRun<'_>) {
         let _ = again;
     }
 }
@@ -346,7 +346,7 @@ impl<T: Send + Sync + 'static> Part for ReadPart<T> {
 
     fn keeper(&self, is_changed: bool) -> Option<u128> {
         let version = self.version.as_ref().filter(|_| !is_changed)?;
-        version.away().map(Away::at)
+        version.away().map(RemoteData::at)
     }
 
     fn missing(&self, show: &mut dyn FnMut(Missing)) {
@@ -429,7 +429,7 @@ impl<T: Send + Sync + 'static> Part for ManyPart<T> {
 
     fn keeper(&self, is_changed: bool) -> Option<u128> {
         let mut versions = self.versions().filter(|_| !is_changed);
-        versions.find_map(|version| version.away().map(Away::at))
+        versions.find_map(|version| version.away().map(RemoteData::at))
     }
 
     fn missing(&self, show: &mut dyn FnMut(Missing)) {
@@ -489,7 +489,7 @@ pub struct WritePart<T> {
 /// What a task has made elsewhere.
 enum Late<T> {
     /// It has come, or is kept there.
-    Delivered(Delivered<T>),
+    Delivered(DeliveredPart<T>),
     /// It is in this version, for which the task may run again.
     Put(Weak<Version<T>>),
 }
@@ -571,7 +571,7 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
 
     fn keeper(&self, is_changed: bool) -> Option<u128> {
         let from = self.from.as_ref().filter(|_| is_changed)?;
-        from.away().map(Away::at)
+        from.away().map(RemoteData::at)
     }
 
     fn missing(&self, show: &mut dyn FnMut(Missing)) {
@@ -599,7 +599,7 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
         }
     }
 
-    fn end_again(&mut self, again: &Again<'_>) {
+    fn end_again(&mut self, again: &SecondRun<'_>) {
         if let Some(Late::Put(version)) = self.late.as_deref() {
             again.put(version, self.value.take());
         }
@@ -652,7 +652,7 @@ impl<T: Travels + Send + Sync> Alters<T> for WritePart<T> {
     }
 
     fn receive(&mut self, made: OutcomePart) {
-        self.late = Some(Box::new(Late::Delivered(Delivered::read(made))));
+        self.late = Some(Box::new(Late::Delivered(DeliveredPart::read(made))));
     }
 }
 
@@ -804,7 +804,7 @@ pub trait Parts<K: Kinds>: Send + 'static {
     /// The task has run elsewhere: what it has made is put into its versions.
     fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere));
     /// The task has run again, or is given up.
-    fn end_again(&mut self, again: &Again<'_>);
+    fn end_again(&mut self, again: &SecondRun<'_>);
 }
 
 impl Parts<()> for () {
@@ -828,7 +828,7 @@ impl Parts<()> for () {
     }
     fn take_parts(&mut self, _: &mut dyn Iterator<Item = OutcomePart>) {}
     fn put_elsewhere(&mut self, _: &Origin<'_>, _: &mut dyn FnMut(MadeElsewhere)) {}
-    fn end_again(&mut self, _: &Again<'_>) {}
+    fn end_again(&mut self, _: &SecondRun<'_>) {}
 }
 
 macro_rules! tuple_of_parts {
@@ -896,7 +896,7 @@ macro_rules! tuple_of_parts {
                 let ($($name,)+) = self;
                 $($name.put_elsewhere(origin, show);)+
             }
-            fn end_again(&mut self, again: &Again<'_>) {
+            fn end_again(&mut self, again: &SecondRun<'_>) {
                 let ($($name,)+) = self;
                 $($name.end_again(again);)+
             }

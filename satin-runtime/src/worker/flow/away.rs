@@ -67,21 +67,21 @@ impl<T: Travels> DataForm<T> {
 }
 
 /// A part of what a task has made elsewhere.
-pub(super) enum Delivered<T> {
+pub(super) enum DeliveredPart<T> {
     /// It has come.
     Here(T),
     /// It is kept there.
     Kept(ValueSize),
 }
 
-impl<T: Travels> Delivered<T> {
+impl<T: Travels> DeliveredPart<T> {
     /// # Panics
     /// If what has come cannot be read.
-    pub(super) fn read(part: OutcomePart) -> Delivered<T> {
+    pub(super) fn read(part: OutcomePart) -> DeliveredPart<T> {
         match part {
-            OutcomePart::Kept(kept) => Delivered::Kept(kept),
+            OutcomePart::Kept(kept) => DeliveredPart::Kept(kept),
             OutcomePart::Here(bytes) => match (DataForm::new().read)(&bytes) {
-                Ok(value) => Delivered::Here(value),
+                Ok(value) => DeliveredPart::Here(value),
                 Err(error) => panic!("{error}"),
             },
         }
@@ -137,7 +137,7 @@ pub struct Origin<'p> {
 }
 
 /// The end of a task that has run a second time, as what it made elsewhere was lost.
-pub struct Again<'p> {
+pub struct SecondRun<'p> {
     pub(super) pool: &'p Pool,
     pub(super) core: &'p FlowCore,
     /// The name of its function.
@@ -146,7 +146,7 @@ pub struct Again<'p> {
     pub(super) made: bool,
 }
 
-impl Again<'_> {
+impl SecondRun<'_> {
     /// What the task was to make for that version, if that is still wanted; nothing if its flow is over.
     pub(super) fn put<T>(&self, version: &Weak<Version<T>>, value: Option<T>) {
         let version = version.upgrade();
@@ -190,7 +190,7 @@ impl Drop for OriginTask {
 }
 
 /// Data of a version that another node keeps.
-pub(super) struct Away<T> {
+pub(super) struct RemoteData<T> {
     value: ValueSize,
     at: u128,
     root: RootName,
@@ -279,9 +279,9 @@ impl Waiter {
     }
 }
 
-impl<T: Travels> Away<T> {
-    fn new(value: ValueSize, origin: &Origin<'_>) -> Away<T> {
-        Away {
+impl<T: Travels> RemoteData<T> {
+    fn new(value: ValueSize, origin: &Origin<'_>) -> RemoteData<T> {
+        RemoteData {
             value,
             at: origin.at,
             root: origin.root,
@@ -302,7 +302,7 @@ impl<T: Travels> Away<T> {
     }
 }
 
-impl<T> Away<T> {
+impl<T> RemoteData<T> {
     /// The node that keeps the data, or has kept them.
     pub(super) fn at(&self) -> u128 {
         self.at
@@ -377,7 +377,7 @@ impl<T> Away<T> {
     }
 
     /// The task has run again, and has made this; nothing if its flow is over. Gives who has waited for it.
-    pub(super) fn remake(&self, again: &Again<'_>, value: Option<T>) -> Waited {
+    pub(super) fn remake(&self, again: &SecondRun<'_>, value: Option<T>) -> Waited {
         match value.filter(|_| again.made) {
             Some(value) if !self.is_here() => {
                 self.compare(again, &value);
@@ -389,7 +389,7 @@ impl<T> Away<T> {
     }
 
     /// Is that what was lost?
-    fn compare(&self, again: &Again<'_>, value: &T) {
+    fn compare(&self, again: &SecondRun<'_>, value: &T) {
         if let Ok(Ok(bytes)) = codec::guard("serializing", || (self.form.write)(value))
             && blake3::hash(&bytes).as_bytes() != &self.value.name.0
         {
@@ -411,7 +411,7 @@ impl<T> Away<T> {
     }
 }
 
-impl<T> Drop for Away<T> {
+impl<T> Drop for RemoteData<T> {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.upgrade() {
             self.let_go(&pool);
@@ -420,12 +420,12 @@ impl<T> Drop for Away<T> {
 }
 
 /// A version that a task has made elsewhere, and that nobody has seen yet.
-pub struct MadeElsewhere(Arc<dyn Made>);
+pub struct MadeElsewhere(Arc<dyn MadeVersion>);
 
 /// A version that a task makes.
-trait Made: Bring + Lendable {}
+trait MadeVersion: Bring + Lendable {}
 
-impl<T: Travels + Send + Sync> Made for Version<T> {}
+impl<T: Travels + Send + Sync> MadeVersion for Version<T> {}
 
 impl MadeElsewhere {
     /// Puts into the version what a task has made for it.
@@ -434,14 +434,14 @@ impl MadeElsewhere {
     /// As for [`Version::put`].
     pub(super) unsafe fn put<T: Travels + Send + Sync>(
         version: Arc<Version<T>>,
-        made: Delivered<T>,
+        made: DeliveredPart<T>,
         origin: &Origin<'_>,
     ) -> MadeElsewhere {
         // SAFETY: the caller's promise.
         unsafe {
             match made {
-                Delivered::Here(value) => version.put(value, None),
-                Delivered::Kept(kept) => version.put_away(Away::new(kept, origin)),
+                DeliveredPart::Here(value) => version.put(value, None),
+                DeliveredPart::Kept(kept) => version.put_away(RemoteData::new(kept, origin)),
             }
         }
         MadeElsewhere(version)
@@ -591,7 +591,7 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
 
 /// The data that have been asked for, by the numbers of the requests.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct DataRequests {
     next: AtomicU64,
     versions: DashMap<u64, Arc<dyn Bring>>,
     /// Nobody outside answers any more.
@@ -610,7 +610,7 @@ struct KeptAt {
     most: usize,
 }
 
-impl Asked {
+impl DataRequests {
     fn ask(&self, pool: &Pool, kept: impl FnOnce(u64) -> KeptElsewhere, version: Arc<dyn Bring>) {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         self.versions.insert(ticket, version);

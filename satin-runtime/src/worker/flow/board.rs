@@ -21,7 +21,7 @@ use crossbeam::{queue::SegQueue, utils::CachePadded};
 use super::{
     AsideTask, FlowCore, Waiter,
     abroad::Abroad,
-    away::Asked,
+    away::DataRequests,
     task::{TaskHead, TaskRef},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     worker::{
         area::Area,
         pool::Pool,
-        thread::{Found, Worker, quietly},
+        thread::{TakenSlot, Worker, quietly},
     },
 };
 
@@ -58,7 +58,7 @@ pub(in crate::worker) struct Boards {
     settled: SegQueue<SettledTask>,
     aside: Mutex<Aside>,
     /// Data that have been asked for.
-    pub(super) asked: Asked,
+    pub(super) asked: DataRequests,
     /// How many data are being written so that others may fetch them before they are needed.
     pub(super) written: AtomicUsize,
     /// How many tasks of each function have run again, as what they had made elsewhere was lost.
@@ -175,7 +175,7 @@ impl Boards {
             abroad: Abroad::default(),
             settled: SegQueue::new(),
             aside: Mutex::default(),
-            asked: Asked::default(),
+            asked: DataRequests::default(),
             written: AtomicUsize::new(0),
             again: Mutex::default(),
         }
@@ -323,7 +323,7 @@ impl Boards {
         pool: &Pool,
         thief: u128,
         wants: Wants,
-    ) -> Option<(Found, bool)> {
+    ) -> Option<(TakenSlot, bool)> {
         let of_fullest = || {
             let fullest = self.all().max_by_key(|board| board.len())?;
             fullest.take(BTreeMap::pop_last)
@@ -343,7 +343,7 @@ impl Boards {
                         history,
                         ..Back::default()
                     };
-                    return Some((Found { slot, back }, task.core().is_marked));
+                    return Some((TakenSlot { slot, back }, task.core().is_marked));
                 }
                 Err(payload) => task.core().panicked(pool, payload),
             }

@@ -19,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     Flow, Handle,
     arguments::{Alters, Changes, First, Maker, Part, ReadPart, WritePart},
-    away::{Again, MadeElsewhere, Origin},
+    away::{MadeElsewhere, Origin, SecondRun},
     handles::ErasedVersion,
     prefetch::Show,
     version::Version,
@@ -163,7 +163,7 @@ impl<T: Summed> Part for AddPart<T> {
         self.own.put_elsewhere(origin, show);
     }
 
-    fn end_again(&mut self, again: &Again<'_>) {
+    fn end_again(&mut self, again: &SecondRun<'_>) {
         self.own.end_again(again);
     }
 }

@@ -18,7 +18,7 @@ use std::{
 use super::{
     FlowCore,
     arguments::{Maker, Parts},
-    away::{Again, Delivered, MadeElsewhere, Missing, Origin, OriginTask, Risk, Waiter},
+    away::{DeliveredPart, MadeElsewhere, Missing, Origin, OriginTask, Risk, SecondRun, Waiter},
     prefetch::Show,
     version::Version,
     waiters::{Link, Pending, Waiters},
@@ -38,7 +38,7 @@ use crate::{
         gate::{self, OpenedAnswer},
         pool::Pool,
         repair::depth_of,
-        thread::{Bottom, Found, Worker, quietly},
+        thread::{Bottom, TakenSlot, Worker, quietly},
     },
 };
 
@@ -265,32 +265,32 @@ unsafe fn parts_of<'t, F: Function, P: Parts<F::Kinds>>(task: *const TaskHead) -
 }
 
 /// What has become of a task.
-enum Made<T> {
+enum TaskAnswer<T> {
     /// Its result, and what it has changed, are here.
     Here(T),
     /// It has run elsewhere, and some of that is kept there.
     Elsewhere {
         /// The node.
         at: u128,
-        out: Delivered<T>,
+        out: DeliveredPart<T>,
         took: Duration,
     },
 }
 
 /// Takes what a task that has run elsewhere gives.
-fn take_answer<F: Function, P: Parts<F::Kinds>>(slot: &Slot, parts: &mut P) -> Made<F::Out> {
+fn take_answer<F: Function, P: Parts<F::Kinds>>(slot: &Slot, parts: &mut P) -> TaskAnswer<F::Out> {
     match gate::open_parts::<F>(slot) {
         OpenedAnswer::Whole(out, back) => {
             parts.take_back(back);
-            Made::Here(out)
+            TaskAnswer::Here(out)
         }
         OpenedAnswer::Parts(outcome, at) => {
             let took = outcome.took();
             let mut made = outcome.parts.into_iter();
             let out = made.next().expect("an outcome begins with the result");
-            let out = Delivered::read(out);
+            let out = DeliveredPart::read(out);
             parts.take_parts(&mut made);
-            Made::Elsewhere { at, out, took }
+            TaskAnswer::Elsewhere { at, out, took }
         }
     }
 }
@@ -306,9 +306,9 @@ unsafe fn end<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
 ) {
     // SAFETY: the caller's promise; nothing in the slot borrows from the task any more.
     let mut task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<F, P>>()) };
-    let outcome: Result<Made<F::Out>, Option<Payload>> = match ended {
+    let outcome: Result<TaskAnswer<F::Out>, Option<Payload>> = match ended {
         // SAFETY: the state says that the result is there.
-        Some((slot, SlotState::Done)) => Ok(Made::Here(unsafe { slot.take() })),
+        Some((slot, SlotState::Done)) => Ok(TaskAnswer::Here(unsafe { slot.take() })),
         // SAFETY: the state says that a payload is there.
         Some((slot, SlotState::Panicked)) => Err(Some(unsafe { slot.take::<Payload>() })),
         Some((slot, SlotState::Answered)) => {
@@ -321,10 +321,10 @@ unsafe fn end<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     let core = unsafe { &*task.head.core };
     let mut show = Show::of(pool, core, show);
     let out = match outcome {
-        Ok(Made::Elsewhere { at, out, took }) => {
+        Ok(TaskAnswer::Elsewhere { at, out, took }) => {
             return end_elsewhere(task, at, out, took, pool, &mut show);
         }
-        Ok(Made::Here(out)) => Some(out),
+        Ok(TaskAnswer::Here(out)) => Some(out),
         // Before anybody can look for what the task has not made.
         Err(Some(payload)) if !payload.is::<Aborted>() => {
             core.panicked(pool, payload);
@@ -363,7 +363,7 @@ unsafe fn end<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
 fn end_elsewhere<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
     mut task: Box<Task<F, P>>,
     at: u128,
-    out: Delivered<F::Out>,
+    out: DeliveredPart<F::Out>,
     took: Duration,
     pool: &Pool,
     show: &mut Show<'_>,
@@ -406,7 +406,7 @@ fn end_again<F: Function<Out: Sync>, P: Parts<F::Kinds>>(
 ) {
     // SAFETY: the flow lives as long as one of its tasks, and this is one.
     let core = unsafe { &*task.head.core };
-    let again = Again {
+    let again = SecondRun {
         pool,
         core,
         function: task.head.form.function.info.name,
@@ -616,7 +616,7 @@ impl TaskRef {
             let depth = depth_of(job);
             return worker.pool().come_back(job, depth, back);
         }
-        worker.run_taken(Found { slot, back }, head);
+        worker.run_taken(TakenSlot { slot, back }, head);
     }
 
     /// Ends the task: with what the state says of its slot, or given up without having run. Those that can run now are put on the board of

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    away::{Away, Risk},
+    away::{RemoteData, Risk},
     task::TaskHead,
     waiters::Waiters,
 };
@@ -37,7 +37,7 @@ enum Value<T> {
     /// Elsewhere, and others may look at them.
     Shared(Arc<dyn Deref<Target = T> + Send + Sync>),
     /// Another node keeps them.
-    Away(Box<Away<T>>),
+    Away(Box<RemoteData<T>>),
 }
 
 /// In place of a worker: none.
@@ -93,7 +93,7 @@ impl<T> Version<T> {
     ///
     /// # Safety
     /// As for `put`.
-    pub(super) unsafe fn put_away(&self, away: Away<T>) {
+    pub(super) unsafe fn put_away(&self, away: RemoteData<T>) {
         // SAFETY: as for `put`.
         unsafe { *self.value.get() = Some(Value::Away(Box::new(away))) }
     }
@@ -130,7 +130,7 @@ impl<T> Version<T> {
     }
 
     /// The value, if another node has made it and keeps it, or has kept it.
-    pub(super) fn away(&self) -> Option<&Away<T>> {
+    pub(super) fn away(&self) -> Option<&RemoteData<T>> {
         match self.value()? {
             Value::Away(away) => Some(away),
             _ => None,
@@ -182,6 +182,6 @@ impl<T: Travels + Send + Sync> Lendable for Version<T> {
     }
 
     fn named(&self) -> &LentName {
-        self.away().map_or(&self.name, Away::named)
+        self.away().map_or(&self.name, RemoteData::named)
     }
 }

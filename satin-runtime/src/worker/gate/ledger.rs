@@ -16,7 +16,7 @@ use super::super::{
     frames::place_of,
     pool::Pool,
     repair::Orphans,
-    thread::{Found, Worker},
+    thread::{TakenSlot, Worker},
 };
 use super::Outside;
 use super::duplicate::{Duplicate, KnownCosts};
@@ -182,7 +182,7 @@ impl Pool {
     pub(in crate::worker) fn next_returned(
         &self,
         fits: impl Fn(&Slot, Back) -> bool,
-    ) -> Option<Found> {
+    ) -> Option<TakenSlot> {
         if !self.has_returned() {
             return None;
         }
@@ -200,21 +200,21 @@ impl Pool {
         self.ledger.held.load(Ordering::Relaxed) > 0 && !lock(&self.ledger.absent).held.is_empty()
     }
 
-    pub(super) fn take_held(&self) -> Option<Found> {
+    pub(super) fn take_held(&self) -> Option<TakenSlot> {
         let mut absent = lock(&self.ledger.absent);
         let first = *absent.held.first_key_value()?.0;
         Some(self.strike_held(&mut absent, first))
     }
 
     /// Strikes the held job at `place` off the ledger: from now on the caller has it.
-    pub(super) fn strike_held(&self, absent: &mut Absent, place: (u16, SlotRef)) -> Found {
+    pub(super) fn strike_held(&self, absent: &mut Absent, place: (u16, SlotRef)) -> TakenSlot {
         absent.held.remove(&place);
         self.ledger.held.fetch_sub(1, Ordering::Relaxed);
         let (_, slot) = place;
         let Some(AbsentPlace::Held { back, .. }) = absent.places.remove(&slot) else {
             unreachable!("the ledger contradicts itself");
         };
-        Found { slot: slot.0, back }
+        TakenSlot { slot: slot.0, back }
     }
 
     /// The job, which the caller has taken, is for other nodes, which know it by that name.
@@ -316,7 +316,7 @@ impl Pool {
     pub(super) fn take_returned(
         &self,
         choose: impl FnOnce(&Absent) -> Option<(u16, SlotRef)>,
-    ) -> Option<Found> {
+    ) -> Option<TakenSlot> {
         let mut absent = lock(&self.ledger.absent);
         let (depth, slot) = choose(&absent)?;
         absent.returned.remove(&(depth, slot));
@@ -325,7 +325,7 @@ impl Pool {
         let Some(AbsentPlace::Returned { back, .. }) = place else {
             unreachable!("the ledger contradicts itself");
         };
-        Some(Found { slot: slot.0, back })
+        Some(TakenSlot { slot: slot.0, back })
     }
 
     /// True if that job came back with a mark. The job is done now, and its mark is struck off.
@@ -515,7 +515,7 @@ impl Pool {
                 Some(back)
             }
             (AbsentPlace::Held { depth, .. }, Some(_)) => {
-                let Found { back, .. } = self.strike_held(&mut absent, (depth, slot));
+                let TakenSlot { back, .. } = self.strike_held(&mut absent, (depth, slot));
                 drop(absent);
                 self.tell_held();
                 Some(back)

@@ -25,7 +25,7 @@ use super::{
     frames::{harvest_above, place_of},
     pool::{Pool, PoolWatch, RootKey},
     repair::depth_of,
-    thread::{self, Found, Worker},
+    thread::{self, TakenSlot, Worker},
 };
 use crate::{
     job::{
@@ -534,7 +534,7 @@ impl Gate {
             let mut parent = None;
             while jobs.len() < limit && misses > 0 {
                 let taken = self.take_from(source, depth, parent, thief);
-                let Some((Found { slot, back }, is_looked_up)) = taken else {
+                let Some((TakenSlot { slot, back }, is_looked_up)) = taken else {
                     misses -= 1;
                     break;
                 };
@@ -556,7 +556,7 @@ impl Gate {
         depth: u16,
         parent: Option<*const Frame>,
         thief: Thief,
-    ) -> Option<(Found, bool)> {
+    ) -> Option<(TakenSlot, bool)> {
         let found = match source {
             TakeFrom::Deque(victim) => {
                 let victim = self.pool.worker(victim);
@@ -566,7 +566,7 @@ impl Gate {
                 }
                 let slot = victim.give()?;
                 let back = Back::default();
-                Some(Found { slot, back })
+                Some(TakenSlot { slot, back })
             }
             TakeFrom::Board => {
                 return (self.pool.boards).take(&self.pool, thief.node, thief.wants);
@@ -829,7 +829,7 @@ impl Gate {
 
     /// The workers may run what is held for other nodes.
     pub fn release(&self) {
-        while let Some(Found { slot, mut back }) = self.pool.take_held() {
+        while let Some(TakenSlot { slot, mut back }) = self.pool.take_held() {
             // SAFETY: we have just taken the job: its slot lives until it is settled.
             let job = unsafe { &*slot };
             back.held = false;
@@ -848,7 +848,7 @@ impl Gate {
         let Some(place) = place.map(|(place, _)| *place) else {
             return;
         };
-        let Found { slot, mut back } = self.pool.strike_held(&mut absent, place);
+        let TakenSlot { slot, mut back } = self.pool.strike_held(&mut absent, place);
         back.held = false;
         // SAFETY: the job was held, and under the lock its owner cannot recall it: the slot waits for us.
         let job = unsafe { &*slot };
