@@ -277,6 +277,47 @@ pub use satin_runtime::progress::{Progress, progress};
 
 /// # Example
 /// ```
+/// # #[satin::spawnable]
+/// # fn table(n: u32) -> String { n.to_string() }
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("table.csv");
+/// let table = table(7);
+/// // The latest `main` of the run publishes, and no other.
+/// satin::fence()?.publish(&path, &table)?;
+/// # assert_eq!(std::fs::read_to_string(path)?, "7");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use satin_runtime::fence::fence;
+
+/// # Example
+/// ```
+/// // A number for a service that refuses what comes with an older one.
+/// let fence: satin::Fence = satin::fence()?;
+/// println!("{}", fence.number());
+/// # Ok::<(), satin::NoFence>(())
+/// ```
+pub use satin_runtime::fence::Fence;
+
+/// # Example
+/// ```
+/// match satin::fence() {
+///     Ok(fence) => println!("this `main` may publish, as number {}", fence.number()),
+///     Err(satin::NoFence::NoStore) => println!("nobody knows"),
+///     Err(why) => println!("nothing is published: {why}"),
+/// }
+/// ```
+pub use satin_runtime::fence::NoFence;
+
+/// # Example
+/// ```
+/// let nowhere = satin::fence()?.publish("/no/such/directory/table.csv", "r,exponent");
+/// assert!(matches!(nowhere, Err(satin::PublishError::Io { .. })));
+/// # Ok::<(), satin::NoFence>(())
+/// ```
+pub use satin_runtime::fence::PublishError;
+
+/// # Example
+/// ```
 /// assert!(satin::node().threads > 0);
 /// ```
 pub use satin_runtime::satin::node;
@@ -596,6 +637,8 @@ mod documents {
     mod flows {}
     #[doc = include_str!("../docs/src/coming-from-rayon.md")]
     mod coming_from_rayon {}
+    #[doc = include_str!("../docs/src/when-every-machine-dies.md")]
+    mod when_every_machine_dies {}
     #[doc = include_str!("../docs/src/cancel-and-limits.md")]
     mod cancel_and_limits {}
     #[doc = include_str!("../README.md")]

@@ -113,6 +113,38 @@ fn nqueens_of_several_sizes() {
 }
 
 #[test]
+fn a_sweep_writes_its_table() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("table.csv");
+    let out = path.to_str().expect("a name");
+    for parameters in ["2", "101"] {
+        run(
+            "sweep",
+            ["--parameters", parameters, "--steps", "20000", "--out", out],
+        )
+        .succeeds()
+        .prints(" chaotic (ok)\n");
+        let table = fs::read_to_string(&path).expect("written");
+        let lines: usize = parameters.parse().expect("a number");
+        assert_eq!(table.lines().count(), lines + 1);
+    }
+    run("sweep", ["--parameters", "1"]).fails(USAGE, "1");
+    let nowhere = directory.path().join("nowhere/table.csv");
+    run(
+        "sweep",
+        [
+            "--parameters",
+            "2",
+            "--steps",
+            "20000",
+            "--out",
+            nowhere.to_str().expect("a name"),
+        ],
+    )
+    .fails(FAILURE, "nowhere");
+}
+
+#[test]
 fn sorts_of_nothing_little_and_much() {
     for example in ["quicksort", "mergesort", "cilksort"] {
         for n in ["0", "1", "2", "1000", "300000"] {

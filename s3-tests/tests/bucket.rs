@@ -12,7 +12,7 @@ use satin_runtime::{
     net::s3_store::S3Store,
     stable::{
         Stable, StableError,
-        runs::{BeginRequest, Begun, LogName, Program, Resume, Runs},
+        runs::{BeginRequest, EpochStart, LogName, Program, Resume, Runs, Stays},
     },
 };
 
@@ -374,7 +374,7 @@ fn a_server_that_is_silent_is_told_in_time() {
 
 // -------------------------------------------------------------------------------------------------------------- runs
 
-fn begin(runs: &Runs) -> Begun {
+fn begin(runs: &Runs) -> EpochStart {
     let request = BeginRequest {
         pool: "fib".into(),
         program: Program {
@@ -410,7 +410,7 @@ fn fact(index: u32) -> StoredFact {
 }
 
 /// Writes a batch for each of these results to a log of its own for each node.
-fn write(runs: &Runs, begun: &Begun, node: u128, facts: std::ops::Range<u32>) {
+fn write(runs: &Runs, begun: &EpochStart, node: u128, facts: std::ops::Range<u32>) {
     let log = LogName {
         epoch: begun.epoch,
         node,
@@ -461,6 +461,8 @@ fn a_run_is_begun_resumed_loaded_and_removed() {
     assert_eq!((loaded.batch.facts.len(), loaded.torn.len()), (1, 1));
     let listed = runs(true).list(None).expect("listed");
     assert_eq!((listed.len(), listed[0].epochs, listed[0].logs), (1, 2, 4));
-    runs(true).finish(&first.place, 0, false).expect("finished");
+    runs(true)
+        .finish(&first.place, 0, Stays::Nothing)
+        .expect("finished");
     assert!(paths(&open(&server), "").is_empty());
 }

@@ -10,12 +10,13 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{
     sites::{Sites, is_name},
     units,
+    wan::Cut,
 };
 
 /// A fault, and its time.
 ///
 /// As text it is what the flags of `satin run` say: `kill amsterdam-1@3s`, `kill all@5s`, `stop master@3s..9s`,
-/// `drain delft@3s`, `join delft@5s`, `partition amsterdam|delft@4s..9s`.
+/// `drain delft@3s`, `join delft@5s`, `partition amsterdam|delft@4s..9s`, `partition amsterdam|delft@4s..9s reject`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// When, counted from the moment when all nodes of the plan are in.
@@ -38,7 +39,7 @@ pub enum What {
     /// A node is started at that site, which may be new.
     Join(String),
     /// No datagram passes between these two sites any more, until then, or to the end.
-    Partition(String, String, Option<Duration>),
+    Partition(String, String, Option<Duration>, Cut),
 }
 
 /// The nodes that a fault concerns.
@@ -56,7 +57,7 @@ const ALL: &str = "all";
 impl What {
     fn until(&self) -> Option<Duration> {
         match self {
-            What::Stop(_, until) | What::Partition(_, _, until) => *until,
+            What::Stop(_, until) | What::Partition(_, _, until, _) => *until,
             What::Kill(_) | What::KillAll | What::Drain(_) | What::Join(_) => None,
         }
     }
@@ -73,16 +74,28 @@ impl FromStr for Fault {
             "stop" => "NODE@TIME or NODE@FROM..TO, such as amsterdam-1@3s..9s",
             "drain" => "NODE@TIME or SITE@TIME, such as amsterdam@3s",
             "join" => "SITE@TIME, such as delft@5s",
-            "partition" => "SITE|SITE@FROM..TO, such as 'amsterdam|delft@4s..9s'",
+            "partition" => {
+                "SITE|SITE@FROM..TO, such as 'amsterdam|delft@4s..9s' or 'amsterdam|delft@4s..9s reject'"
+            }
             _ => bail!("expected kill, stop, drain, join or partition, not `{verb}`"),
         };
         let expected = || format!("expected {form}, not `{rest}`");
         let (whom, times) = rest.rsplit_once('@').with_context(expected)?;
+        let (times, cut) = match times.trim().rsplit_once(' ') {
+            Some((times, "reject")) if verb == "partition" => (times, Cut::Reject),
+            _ => (times, Cut::Silence),
+        };
         let (from, to) = match times.split_once("..") {
             Some((from, to)) => (from, Some(to)),
             None => (times, None),
         };
-        let time = |text: &str| units::duration(text).map_err(anyhow::Error::msg);
+        let time = |text: &str| {
+            let time = units::duration(text).map_err(anyhow::Error::msg);
+            if verb == "partition" {
+                return time.with_context(expected);
+            }
+            time
+        };
         let at = time(from)?;
         let until = to.map(time).transpose()?;
         let has_end = matches!(verb, "stop" | "partition");
@@ -113,7 +126,7 @@ impl FromStr for Fault {
             "join" => What::Join(name(whom)?),
             _ => {
                 let (a, b) = whom.split_once('|').with_context(expected)?;
-                What::Partition(name(a)?, name(b)?, until)
+                What::Partition(name(a)?, name(b)?, until, cut)
             }
         };
         Ok(Fault { at, what })
@@ -128,14 +141,17 @@ impl fmt::Display for Fault {
             What::Stop(who, _) => write!(f, "stop {who}")?,
             What::Drain(who) => write!(f, "drain {who}")?,
             What::Join(site) => write!(f, "join {site}")?,
-            What::Partition(a, b, _) => write!(f, "partition {a}|{b}")?,
+            What::Partition(a, b, ..) => write!(f, "partition {a}|{b}")?,
         }
         // Not `as_secs_f64`, which makes 1.3900000000000001 of 1,390 ms.
         let seconds = |time: Duration| time.as_micros() as f64 / 1e6;
         write!(f, "@{}s", seconds(self.at))?;
-        match self.what.until() {
-            Some(until) => write!(f, "..{}s", seconds(until)),
-            None => Ok(()),
+        if let Some(until) = self.what.until() {
+            write!(f, "..{}s", seconds(until))?;
+        }
+        match &self.what {
+            What::Partition(_, _, _, Cut::Reject) => f.write_str(" reject"),
+            _ => Ok(()),
         }
     }
 }
@@ -170,7 +186,11 @@ pub fn check(faults: &[Fault], sites: &Sites) -> Result<()> {
                 "`{fault}`: there is a site called `{ALL}`: give the site another name"
             ),
             What::Join(site) => *nodes.entry(site.clone()).or_insert(0) += 1,
-            What::Partition(a, b, _) => {
+            What::Partition(a, b, _, cut) => {
+                ensure!(
+                    *cut == Cut::Silence || cfg!(target_os = "linux"),
+                    "`{fault}`: a firewall that rejects needs Linux; without `reject` the links are silent"
+                );
                 for site in [a, b] {
                     ensure!(
                         nodes.contains_key(site),
@@ -273,7 +293,17 @@ mod tests {
             (
                 "partition a|b@4s..9s",
                 4,
-                What::Partition("a".into(), "b".into(), Some(seconds(9))),
+                What::Partition("a".into(), "b".into(), Some(seconds(9)), Cut::Silence),
+            ),
+            (
+                "partition a|b@4s .. 9s  reject",
+                4,
+                What::Partition("a".into(), "b".into(), Some(seconds(9)), Cut::Reject),
+            ),
+            (
+                "partition a|b@4s reject",
+                4,
+                What::Partition("a".into(), "b".into(), None, Cut::Reject),
             ),
         ] {
             let parsed = fault(text);
@@ -300,6 +330,13 @@ mod tests {
         assert!(error("stop a-1@4s..3s").contains("before it begins"));
         assert!(error("stop a-1@..").starts_with("expected a number of seconds"));
         assert!(error("partition a@4s..9s").contains("such as 'amsterdam|delft@4s..9s'"));
+        assert_eq!(
+            error("partition a|b@4s..9s refuse"),
+            "expected SITE|SITE@FROM..TO, such as 'amsterdam|delft@4s..9s' or 'amsterdam|delft@4s..9s reject', \
+             not `a|b@4s..9s refuse`: expected a number of seconds, or a time such as 30ms, 1.5s or 5m, not `9s refuse`"
+        );
+        assert!(error("partition a|b reject@4s").starts_with("expected SITE|SITE@FROM..TO"));
+        assert!(error("kill a-1@3s reject").starts_with("expected a number of seconds"));
         assert!(error("kill @3s").starts_with("expected NODE@TIME"));
         assert!(error("join a b@3s").starts_with("expected SITE@TIME"));
         assert!(error("burn a@3s").starts_with("expected kill, stop"));

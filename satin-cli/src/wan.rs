@@ -49,6 +49,16 @@ const HEADERS: usize = 28;
 /// Number of clients of a relay that can get answers; datagrams of more clients are lost.
 const FLOWS_MAX: usize = 4096;
 
+/// What becomes of the datagrams between two sites that do not reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut {
+    /// The datagrams are lost.
+    Silence,
+    /// The datagrams are lost, and a firewall says so: their sender hears (by ICMP) that no process listens. Only Linux tells
+    /// who says it, so elsewhere a node would believe that it is the other one's machine.
+    Reject,
+}
+
 /// The traffic of a link, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkTraffic {
@@ -56,7 +66,7 @@ pub struct LinkTraffic {
     pub datagrams: u64,
     /// Bytes in those datagrams, without headers.
     pub bytes: u64,
-    /// Datagrams that were lost: by chance, in a full queue, or in a partition.
+    /// Datagrams that were lost: by chance, in a full queue, or in a silent partition.
     pub lost: u64,
 }
 
@@ -78,9 +88,11 @@ struct WanShared {
 struct WanLinks {
     all: WanLink,
     by_pair: HashMap<(Arc<str>, Arc<str>), WanLink>,
-    cut: Vec<(Arc<str>, Arc<str>)>,
+    cut: Vec<(Arc<str>, Arc<str>, Cut)>,
     directions: BTreeMap<(Arc<str>, Arc<str>), usize>,
     state: Vec<Direction>,
+    /// The sockets of relays, with the directions in which they send.
+    doors: Vec<(usize, Arc<UdpSocket>)>,
     random: SmallRng,
 }
 
@@ -88,7 +100,7 @@ struct Direction {
     from: Arc<str>,
     to: Arc<str>,
     link: WanLink,
-    cut: bool,
+    cut: Option<Cut>,
     /// The last bit of what was sent so far leaves then.
     busy_until: Instant,
     /// The arrival of the last datagram: later ones do not arrive before that.
@@ -169,6 +181,7 @@ impl Wan {
                 cut: Vec::new(),
                 directions: BTreeMap::new(),
                 state: Vec::new(),
+                doors: Vec::new(),
                 random: SmallRng::seed_from_u64(RandomState::new().build_hasher().finish()),
             }),
             arrivals: Mutex::default(),
@@ -194,14 +207,17 @@ impl Wan {
     /// # Errors
     /// If there is no more port or file.
     pub fn relay(&self, from: &str, to: &str, target: SocketAddr) -> io::Result<SocketAddr> {
-        let socket = bind()?;
+        let socket = Arc::new(bind_door()?);
         let addr = socket.local_addr()?;
         let (there, back) = {
             let mut links = lock(&self.shared.links);
-            (links.direction(from, to), links.direction(to, from))
+            let (there, back) = (links.direction(from, to), links.direction(to, from));
+            links.doors.push((there, Arc::clone(&socket)));
+            links.refresh();
+            (there, back)
         };
         lock(&self.shared.arrivals).new.push(DatagramRelay {
-            socket: Arc::new(socket),
+            socket,
             target,
             there,
             back,
@@ -228,26 +244,26 @@ impl Wan {
     }
 
     /// No datagram leaves one of these sites for the other any more, until [`heal`](Wan::heal).
-    pub fn partition(&self, a: &str, b: &str) {
+    pub fn partition(&self, a: &str, b: &str, cut: Cut) {
         let mut links = lock(&self.shared.links);
-        links.cut.push((a.into(), b.into()));
+        links.cut.push((a.into(), b.into(), cut));
         links.refresh();
     }
 
     /// Does no datagram pass between these sites now?
     #[must_use]
     pub fn is_cut(&self, a: &str, b: &str) -> bool {
-        let links = lock(&self.shared.links);
-        let mut cut = links.cut.iter();
-        cut.any(|(one, other)| [(a, b), (b, a)].contains(&(&**one, &**other)))
+        lock(&self.shared.links).cut_between(a, b).is_some()
     }
 
-    /// The end of one partition between these sites; each of several has an end of its own.
-    pub fn heal_between(&self, a: &str, b: &str) {
+    /// The end of one such partition between these sites; each of several has an end of its own.
+    pub fn heal_between(&self, a: &str, b: &str, cut: Cut) {
         let mut links = lock(&self.shared.links);
-        let cut = (links.cut.iter()).position(|(one, other)| (&**one, &**other) == (a, b));
-        if let Some(cut) = cut {
-            links.cut.remove(cut);
+        let mut cuts = links.cut.iter();
+        if let Some(index) =
+            cuts.position(|(one, other, kind)| (&**one, &**other, *kind) == (a, b, cut))
+        {
+            links.cut.remove(index);
         }
         links.refresh();
     }
@@ -294,7 +310,7 @@ impl WanLinks {
             from: Arc::clone(&pair.0),
             to: Arc::clone(&pair.1),
             link: self.all,
-            cut: false,
+            cut: None,
             busy_until: now,
             last: now,
             traffic: LinkTraffic::default(),
@@ -304,19 +320,33 @@ impl WanLinks {
         self.state.len() - 1
     }
 
+    /// Of a broken link behind a firewall that rejects, the firewall is heard.
+    fn cut_between(&self, a: &str, b: &str) -> Option<Cut> {
+        let cuts = self.cut.iter().filter(|(one, other, _)| {
+            let pair = (&**one, &**other);
+            pair == (a, b) || pair == (b, a)
+        });
+        cuts.map(|(_, _, cut)| *cut)
+            .max_by_key(|cut| *cut == Cut::Reject)
+    }
+
     fn refresh(&mut self) {
         let now = Instant::now();
-        for direction in &mut self.state {
-            let (from, to) = (&direction.from, &direction.to);
+        for index in 0..self.state.len() {
+            let (from, to) = (&self.state[index].from, &self.state[index].to);
+            let cut = self.cut_between(from, to);
             let pair = (Arc::clone(from), Arc::clone(to));
             let link = self.by_pair.get(&pair).copied().unwrap_or(self.all);
+            let direction = &mut self.state[index];
+            direction.cut = cut;
             if direction.link != link {
                 direction.link = link;
                 (direction.busy_until, direction.last) = (now, now);
             }
-            let is_cut =
-                |(a, b): &(Arc<str>, Arc<str>)| (a, b) == (from, to) || (a, b) == (to, from);
-            direction.cut = self.cut.iter().any(is_cut);
+        }
+        for (there, door) in &self.doors {
+            // Loopback sockets do not fail at this. One that did would be as silent as a broken link.
+            let _ = set_open(door, self.state[*there].cut != Some(Cut::Reject));
         }
     }
 
@@ -343,7 +373,7 @@ impl Direction {
             loss,
             jitter,
         } = self.link;
-        if self.cut || (loss > 0.0 && random.random_bool(loss.clamp(0.0, 1.0))) {
+        if self.cut.is_some() || (loss > 0.0 && random.random_bool(loss.clamp(0.0, 1.0))) {
             return None;
         }
         let mut left = now;
@@ -369,15 +399,43 @@ impl Direction {
     }
 }
 
-fn bind() -> io::Result<UdpSocket> {
+/// Relays are at another address than nodes: what is said there, a firewall says and not a node's machine.
+const FIREWALL: Ipv4Addr = match cfg!(target_os = "linux") {
+    true => Ipv4Addr::new(127, 0, 0, 2),
+    // Not all systems have more than one.
+    false => Ipv4Addr::LOCALHOST,
+};
+
+/// The socket of a relay. A port that was not asked for would be lost when the socket is opened again (see [`set_open`]),
+/// so the system is asked for one first, and then for that one.
+fn bind_door() -> io::Result<UdpSocket> {
+    loop {
+        let addr = bind((FIREWALL, 0).into())?.local_addr()?;
+        match bind(addr) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// A socket that is connected hears only the other end, here itself: what comes from others is for no socket, and the
+/// system tells them so, as if none were there.
+fn set_open(door: &UdpSocket, open: bool) -> io::Result<()> {
+    match (open, door.peer_addr().is_err()) {
+        (true, false) => Ok(rustix::net::connect_unspec(door)?),
+        (false, true) => door.connect(door.local_addr()?),
+        _ => Ok(()),
+    }
+}
+
+fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     // A burst must not be lost here, before the link has had its say. The system gives what it allows.
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = socket.set_send_buffer_size(BUFFER);
     socket.set_nonblocking(true)?;
-    let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-    socket.bind(&any.into())?;
+    socket.bind(&addr.into())?;
     Ok(socket.into())
 }
 
@@ -510,7 +568,7 @@ impl DatagramRelay {
         if self.flows.len() >= FLOWS_MAX {
             return None;
         }
-        let socket = bind().ok()?;
+        let socket = bind((Ipv4Addr::LOCALHOST, 0).into()).ok()?;
         socket.connect(self.target).ok()?;
         let socket = Arc::new(socket);
         ports.push(RelayPort::Flow(index, Arc::clone(&socket), client));

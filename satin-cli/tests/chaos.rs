@@ -25,7 +25,7 @@ use satin_cli::{
     faults::{self, Fault, What, Who},
     pool::{LocalPool, Output, Plan, PoolOutcome},
     sites::{Site, Sites},
-    wan::WanLink,
+    wan::{Cut, WanLink},
 };
 use satin_runtime::{
     job::RootTag,
@@ -300,7 +300,12 @@ impl Scenario {
                 if a == b {
                     return false;
                 }
-                vec![What::Partition(a, b, later(random.within(500..2000)))]
+                vec![What::Partition(
+                    a,
+                    b,
+                    later(random.within(500..2000)),
+                    Cut::Silence,
+                )]
             }
             // A new site now and then.
             _ if random.one_in(3) => vec![What::Join("d".into())],

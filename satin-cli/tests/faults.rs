@@ -7,6 +7,7 @@ use std::{process::Command, time::Duration};
 use common::{PATIENCE, ended_well, faults, figures, finish, has, plan, run, start, wait_for};
 use satin_cli::{
     pool::{Output, Plan, PoolOutcome},
+    store::StoreUse,
     wan::WanLink,
 };
 use satin_runtime::observe::events::{Event, Record};
@@ -53,6 +54,15 @@ fn said_of(outcome: &PoolOutcome, line: &str) {
 fn answers(outcome: &PoolOutcome) {
     assert!(outcome.stdout.contains(ANSWER), "{outcome:#?}");
     assert_eq!(outcome.code, 0, "{outcome:#?}");
+}
+
+/// The terms of all masters, as they came.
+fn terms(outcome: &PoolOutcome) -> Vec<u32> {
+    let term = |record: &Record| match record.event {
+        Event::Master { term, .. } => Some(term),
+        _ => None,
+    };
+    outcome.records.iter().filter_map(term).collect()
 }
 
 fn is_dead(event: &Event) -> bool {
@@ -147,6 +157,56 @@ fn a_short_partition_loses_nothing() {
     assert!(!outcome.records.iter().any(|record| is_dead(&record.event)));
 }
 
+/// What a firewall says that rejects is what a machine says on which a node was killed: each site would take the other for
+/// dead at once, and the one without the master would elect another.
+#[cfg(target_os = "linux")]
+#[test]
+fn who_is_behind_a_firewall_that_rejects_is_not_taken_for_gone() {
+    let mut plan = knary("a:2,b:2", &["partition a|b@0.5s..3.5s reject"]);
+    plan.env
+        .push(("SATIN_PARTITION_WAIT".into(), "3600".into()));
+    let outcome = run(plan);
+    answers(&outcome);
+    said(
+        &outcome,
+        " s: a and b do not reach each other: a firewall rejects everything",
+    );
+    said(&outcome, " s: a and b reach each other again");
+    assert_eq!(terms(&outcome), [0], "{outcome:#?}");
+    for node in ["a-0", "a-1", "b-0", "b-1"] {
+        assert!(outcome.nodes[node].success(), "{node}: {outcome:#?}");
+    }
+}
+
+/// Both sides of a cut that lasts longer than the wait see the store: there is one `main`, and one file.
+#[test]
+fn with_a_store_a_long_cut_makes_no_second_main() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let out = scratch.path().join("table.csv");
+    let store = format!("file:{}", scratch.path().join("store").display());
+    let out_text = out.to_str().expect("a name");
+    let outcome = run(Plan {
+        wan: None,
+        faults: faults(&["partition a|b@1s..8s"]),
+        store: Some(StoreUse::new(store.parse().expect("a URL")).expect("made")),
+        env: vec![("SATIN_PARTITION_WAIT".into(), "3".into())],
+        ..plan(
+            "sweep",
+            &["--steps", "2000000", "--out", out_text],
+            "a:1,b:1",
+        )
+    });
+    assert_eq!(outcome.code, 0, "{outcome:#?}");
+    said(&outcome, " s: a and b reach each other again");
+    assert_eq!(outcome.stdout.matches("(ok)\n").count(), 1, "{outcome:#?}");
+    let table = std::fs::read_to_string(&out).expect("published");
+    assert_eq!(table.lines().count(), 1001);
+    // The first `main` of the first epoch.
+    let fence = std::fs::read_to_string(scratch.path().join(".table.csv.fence"));
+    let fence = fence.expect("noted");
+    assert!(fence.ends_with(" 0 0\n"), "{fence}");
+}
+
 /// What is away at the other site when the link breaks, and all that follows, goes through the third.
 #[test]
 fn two_sites_that_never_reach_each_other_again_work_through_a_third() {
@@ -214,14 +274,7 @@ fn masters_can_be_killed_one_after_the_other() {
         &["kill master@0.3s", "kill master@2s", "kill master@4s"],
     ));
     answers(&outcome);
-    let masters = outcome
-        .records
-        .iter()
-        .filter_map(|record| match record.event {
-            Event::Master { term, .. } => Some(term),
-            _ => None,
-        });
-    assert_eq!(masters.collect::<Vec<_>>(), [0, 1, 2, 3], "{outcome:#?}");
+    assert_eq!(terms(&outcome), [0, 1, 2, 3], "{outcome:#?}");
 }
 
 #[track_caller]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use common::{ended_well, example, figures, finish, has, plan, run, start, wait_for};
-use satin_cli::wan::WanLink;
+use satin_cli::wan::{Cut, WanLink};
 use satin_runtime::observe::events::{Event, Record};
 
 /// That example prints that, on two sites of two nodes.
@@ -262,7 +262,7 @@ fn a_short_partition_loses_nothing() {
         })
     });
     let wan = pool.wan().expect("sites");
-    wan.partition("a", "b");
+    wan.partition("a", "b", Cut::Silence);
     std::thread::sleep(Duration::from_millis(500)); // the partition itself
     wan.heal();
     let outcome = finish(pool);

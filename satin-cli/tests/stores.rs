@@ -18,7 +18,7 @@ use satin_runtime::{
     net::Credential,
     stable::{
         file::Directory,
-        runs::{BeginRequest, Begun, LogName, Program, Resume, Runs},
+        runs::{BeginRequest, EpochStart, LogName, Program, Resume, Runs, Stays},
     },
 };
 
@@ -289,7 +289,7 @@ fn runs(user: &User, credential: &str) -> Runs {
     Runs::new(std::sync::Arc::new(store), credential.secret(), true)
 }
 
-fn begin(runs: &Runs, pool: &str, argument: &str, resume: Resume) -> Begun {
+fn begin(runs: &Runs, pool: &str, argument: &str, resume: Resume) -> EpochStart {
     let program = Program {
         hash: [1; 32],
         target: "x86_64-linux".into(),
@@ -310,7 +310,7 @@ fn begin(runs: &Runs, pool: &str, argument: &str, resume: Resume) -> Begun {
 }
 
 /// Writes results of jobs of the first root job that took 90 s each.
-fn write(runs: &Runs, begun: &Begun, jobs: std::ops::Range<u32>) {
+fn write(runs: &Runs, begun: &EpochStart, jobs: std::ops::Range<u32>) {
     let log = LogName {
         epoch: begun.epoch,
         node: 7,
@@ -386,10 +386,10 @@ fn runs_are_listed_with_what_would_be_found_again() {
     let again = begin(&own, "knary", "7", Resume::Auto);
     assert_eq!(again.place, first.place, "it is resumed");
     let done = begin(&own, "fib", "42", Resume::Auto);
-    own.finish(&done.place, 3, true).expect("noted");
+    own.finish(&done.place, 3, Stays::All).expect("noted");
     let foreign = begin(&others, "knary", "8", Resume::Auto);
     let listed = user.says("runs ls --store file:kept --credential own.pem");
-    let name = |begun: &Begun| begun.place.run.to_string();
+    let name = |begun: &EpochStart| begun.place.run.to_string();
     let unfinished = row(&listed, &name(&first));
     assert!(unfinished.contains(" knary unfinished 0."), "{unfinished}");
     assert!(unfinished.contains(" s ago 2 4 6 min "), "{unfinished}");

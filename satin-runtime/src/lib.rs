@@ -27,6 +27,8 @@ pub mod config;
 pub mod dashboard;
 #[cfg(not(loom))]
 pub mod data;
+#[cfg(not(loom))]
+pub mod fence;
 pub mod job;
 #[cfg(not(loom))]
 pub mod net;

@@ -48,14 +48,14 @@ pub fn progress() -> Option<Progress> {
 }
 
 /// Shows the progress of a pool until it is dropped.
-pub(crate) struct Shown {
+pub(crate) struct ProgressDisplay {
     is_over: Arc<AtomicBool>,
     /// The thread that looks, and what wakes it; if the system gives no thread, nothing is shown.
     thread: Option<(Unparker, JoinHandle<()>)>,
 }
 
-impl Shown {
-    pub(crate) fn start(workers: &Workers, standing: Arc<Standing>) -> Shown {
+impl ProgressDisplay {
+    pub(crate) fn start(workers: &Workers, standing: Arc<Standing>) -> ProgressDisplay {
         let (parker, is_over) = (Parker::new(), Arc::new(AtomicBool::new(false)));
         let (unparker, over) = (parker.unparker().clone(), Arc::clone(&is_over));
         let watch = workers.watch();
@@ -71,14 +71,14 @@ impl Shown {
         };
         let thread = std::thread::Builder::new().name("satin-progress".into());
         let thread = log::spawn(thread, show).ok();
-        Shown {
+        ProgressDisplay {
             is_over,
             thread: thread.map(|thread| (unparker, thread)),
         }
     }
 }
 
-impl Drop for Shown {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some((unparker, thread)) = self.thread.take() {

@@ -13,7 +13,7 @@ use std::{
 pub use crate::observe::standing::NodeInfo;
 use crate::{
     config::{Config, ConfigError, Resolved},
-    exit,
+    exit, fence,
     job::record::Aborted,
     net::{
         Handle, NetError, Network, Settings, Turn, priority,
@@ -28,7 +28,7 @@ use crate::{
         repeats,
         standing::Standing,
     },
-    progress::Shown,
+    progress::ProgressDisplay,
     seen::{PoolAccess, Seen, Views, WindowError},
     worker::{self, Cancel, Cancelled, Gate, RootKey, Spawned, StartError, TimedOut, Workers},
 };
@@ -264,11 +264,11 @@ impl Satin {
     }
 
     /// Shows how far the root jobs are, unless a setting says no.
-    fn show_progress(&self) -> Option<Shown> {
+    fn show_progress(&self) -> Option<ProgressDisplay> {
         let standing = standings().get(&self.workers.number()).map(Arc::clone);
         standing
             .filter(|_| self.shows_progress)
-            .map(|standing| Shown::start(&self.workers, standing))
+            .map(|standing| ProgressDisplay::start(&self.workers, standing))
     }
 
     /// Runs `main` on the calling thread, with this pool as the one that spawnable functions run on.
@@ -350,6 +350,7 @@ impl Drop for Satin {
         // While there is somebody to look at.
         self.seen.close();
         standings().remove(&self.workers.number());
+        fence::closes(self.workers.number());
         let _in_scope = self.scope.enter();
         repeats::tell_sums(true);
     }

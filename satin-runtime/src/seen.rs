@@ -20,10 +20,10 @@ use crate::{
 
 /// What is to be seen, and what shows it. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<Shown>>);
+pub(crate) struct Seen(Arc<Mutex<ViewState>>);
 
 #[derive(Default)]
-struct Shown {
+struct ViewState {
     views: Views,
     /// This node's pool, and where it is looked at.
     pool: Option<(PoolAccess, SocketAddr)>,
@@ -46,13 +46,13 @@ impl Seen {
     /// A file that is to be written in the end cannot be.
     pub(crate) fn new(views: Views) -> Result<Seen, WindowError> {
         views.check()?;
-        Ok(Seen(Arc::new(Mutex::new(Shown {
+        Ok(Seen(Arc::new(Mutex::new(ViewState {
             views,
-            ..Shown::default()
+            ..ViewState::default()
         }))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shown> {
+    fn lock(&self) -> MutexGuard<'_, ViewState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +102,7 @@ impl Seen {
     }
 }
 
-impl Shown {
+impl ViewState {
     fn open_on_pool(&mut self) {
         let Some((access, addr)) = self.pool.clone() else {
             return;

@@ -18,8 +18,8 @@ const LAYERS: [(&str, &[&str]); 8] = [
     (
         "net",
         &[
-            "codes", "config", "data", "exit", "job", "net", "node", "observe", "slurm", "stable",
-            "worker",
+            "codes", "config", "data", "exit", "fence", "job", "net", "node", "observe", "slurm",
+            "stable", "worker",
         ],
     ),
 ];

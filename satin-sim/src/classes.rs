@@ -74,6 +74,20 @@ pub enum Class {
     Keeps,
     /// Nodes have little room for data that tasks have borrowed, or none.
     Room,
+    /// What is cut off seems to say that nobody listens there.
+    Rejects,
+    /// A link between two sites that is cut and heals again and again.
+    Flaps,
+    /// All sites are cut off from each other at once; each of these cuts has its own end.
+    Threes,
+    /// Cuts that end about when something is decided because of them: a suspicion, an election.
+    Edges,
+    /// The master is alone at its site, which is cut off.
+    Solo,
+    /// Pools of forty nodes, and of a hundred.
+    Many,
+    /// Nothing goes wrong but the way between sites, and what that costs is counted.
+    Cuts,
 }
 
 /// Is a class among those that are tried by default?
@@ -119,7 +133,7 @@ const fn open(class: Class, name: &'static str, what: &'static str) -> About {
 }
 
 /// All of them. A class whose faults have been mended moves from `open` to `tried` here, and nowhere else.
-pub const CLASSES: [About; 32] = [
+pub const CLASSES: [About; 39] = [
     tried(
         Class::Flows,
         "flows",
@@ -241,6 +255,37 @@ pub const CLASSES: [About; 32] = [
         "room",
         "nodes have little room for data that tasks have borrowed",
     ),
+    open(
+        Class::Rejects,
+        "rejects",
+        "what is cut off seems to say that nobody listens there",
+    ),
+    tried(
+        Class::Flaps,
+        "flaps",
+        "links between sites that are cut and heal again and again",
+    ),
+    tried(
+        Class::Threes,
+        "threes",
+        "all sites are cut off from each other; the cuts end apart",
+    ),
+    tried(
+        Class::Edges,
+        "edges",
+        "cuts that end about when something is decided because of them",
+    ),
+    tried(
+        Class::Solo,
+        "solo",
+        "the master is alone at its site, which is cut off",
+    ),
+    tried(Class::Many, "many", "now and then a pool of 40 nodes"),
+    tried(
+        Class::Cuts,
+        "cuts",
+        "nothing goes wrong but the way between sites, and what that costs is counted",
+    ),
 ];
 
 impl Class {
@@ -281,6 +326,11 @@ impl Class {
                 | Class::Ways
                 | Class::Lasting
                 | Class::Lines
+                | Class::Flaps
+                | Class::Threes
+                | Class::Edges
+                | Class::Solo
+                | Class::Cuts
         )
     }
 
@@ -300,6 +350,6 @@ mod tests {
         assert_eq!(Class::all().len(), CLASSES.len());
         let names: BTreeSet<&str> = CLASSES.iter().map(|about| about.name).collect();
         assert_eq!(names.len(), CLASSES.len());
-        assert_eq!(CLASSES.len(), Class::Room as usize + 1);
+        assert_eq!(CLASSES.len(), Class::Cuts as usize + 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Faults that happen to a pool, with their times. A [`Schedule`] follows from a seed.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use satin_runtime::node::{
     Event, ProtocolConfig,
@@ -125,6 +125,9 @@ pub enum Fault {
     /// No message passes between two nodes any more, and that does not heal.
     #[strum_discriminants(strum(serialize = "lasting cut"))]
     LastingCut(u64),
+    /// The nodes of a site do not reach the store, for this time.
+    #[strum_discriminants(strum(serialize = "store out of reach"))]
+    HideStore(u64, Duration),
     /// Any node stops for this time: rather a node that drains, or is about to come in.
     #[strum_discriminants(strum(serialize = "freeze of any"))]
     FreezeAny(u64, Duration),
@@ -139,6 +142,15 @@ pub enum Fault {
     /// A node dies that keeps data for others.
     #[strum_discriminants(strum(serialize = "crash of a keeper"))]
     CrashKeeper(u64),
+    /// No message passes between two sites, for this time, whatever else is cut and heals.
+    #[strum_discriminants(strum(serialize = "link cut"))]
+    LinkCut(u64, Duration),
+    /// No message passes between the site of a node and all others, for this time.
+    #[strum_discriminants(strum(serialize = "site cut"))]
+    SiteCut(Who, Duration),
+    /// No message passes between any two sites; each of these cuts ends within this time.
+    #[strum_discriminants(strum(serialize = "cut of all"))]
+    AllCut(u64, Duration),
 }
 
 impl Fault {
@@ -149,6 +161,16 @@ impl Fault {
             self,
             Fault::Join(_) | Fault::OtherRoot(_) | Fault::Cancel | Fault::Forget(_)
         )
+    }
+
+    /// The time after which the fault is over, if it is to last that long before all heals.
+    fn lasts(&self) -> Option<Duration> {
+        match self {
+            Fault::LinkCut(_, time) | Fault::SiteCut(_, time) | Fault::AllCut(_, time) => {
+                Some(*time)
+            }
+            _ => None,
+        }
     }
 
     /// The kind of the fault.
@@ -168,7 +190,9 @@ impl fmt::Display for Fault {
             Fault::Drain(who, grace) => write!(f, "{name} of {who:?} within {grace:?}"),
             Fault::DrainSite(_, grace) => write!(f, "{name} within {grace:?}"),
             Fault::Partition(_, time) => write!(f, "{name} for {time:?}"),
-            Fault::Isolate(who, time) => write!(f, "{name} of {who:?} for {time:?}"),
+            Fault::Isolate(who, time) | Fault::SiteCut(who, time) => {
+                write!(f, "{name} of {who:?} for {time:?}")
+            }
             Fault::Join(_)
             | Fault::Leave(_)
             | Fault::OtherRoot(_)
@@ -180,6 +204,9 @@ impl fmt::Display for Fault {
             Fault::PairCut(_, time)
             | Fault::WayCut(_, time)
             | Fault::Line(_, time)
+            | Fault::HideStore(_, time)
+            | Fault::LinkCut(_, time)
+            | Fault::AllCut(_, time)
             | Fault::FreezeAny(_, time) => {
                 write!(f, "{name} for {time:?}")
             }
@@ -206,8 +233,12 @@ pub struct Schedule {
 pub struct Span {
     /// Time for which the pool works, about.
     pub works: Duration,
+    /// The time between two probes.
+    pub probe: Duration,
     /// Time for which a silent node is suspected.
     pub suspicion: Duration,
+    /// Time for which a part of the pool waits before it chooses a master.
+    pub wait: Duration,
     /// Factor by which a quarter of the faults last longer.
     pub stretch: u32,
 }
@@ -243,12 +274,63 @@ impl Adds {
             Class::Partitions => adds(2, 20, |pick, time| Fault::Partition(pick, 3 * time)),
             Class::Pairs => adds(3, 20, Fault::PairCut),
             Class::Ways => adds(3, 20, Fault::WayCut),
+            Class::Stores => adds(1, 30, |pick, time| Fault::HideStore(pick, 4 * time)),
             Class::Lines => adds(1, 30, |pick, time| Fault::Line(pick, 2 * time)),
             Class::Lasting => adds(1, 15, |pick, _| Fault::LastingCut(pick)),
             Class::Forgets => adds(4, 40, |pick, _| Fault::Forget(pick)),
             Class::Keeps => adds(7, 80, |pick, _| Fault::CrashKeeper(pick)),
             _ => return None,
         })
+    }
+}
+
+/// The time for sides to meet and come together, and longer than that in which one finds all of the other dead.
+pub(crate) const HEALING: Duration = Duration::from_secs(3);
+
+/// The chance of a pool whose master is alone at its site, in percent.
+pub(crate) const SOLO: u64 = 6;
+
+/// Cuts between sites that a class adds to a schedule, with their times.
+fn cuts(class: Class, dice: &mut Dice, span: Span) -> Vec<(Duration, Fault)> {
+    let chance = match class {
+        Class::Flaps => 10,
+        Class::Threes => 20,
+        Class::Edges => 15,
+        Class::Solo => SOLO,
+        _ => 0,
+    };
+    if !dice.chance(chance) {
+        return Vec::new();
+    }
+    let at = dice.between(Duration::ZERO, span.works);
+    let pick = dice.throw();
+    match class {
+        Class::Flaps => {
+            let every = dice.between(2 * span.probe, 10 * span.probe);
+            let mut flap = |count| {
+                let share = 0.2 + 0.7 * dice.fraction();
+                let cut = Fault::LinkCut(pick, every.mul_f64(share));
+                (at + count * every, cut)
+            };
+            (0..5 + pick as u32 % 16).map(&mut flap).collect()
+        }
+        Class::Threes => {
+            let time = dice.between(span.suspicion, 2 * span.wait);
+            vec![(at, Fault::AllCut(pick, time))]
+        }
+        Class::Edges => {
+            let edge = dice.one_of(&[span.suspicion, span.wait, span.suspicion + span.wait]);
+            let time = edge + dice.between(Duration::ZERO, 6 * span.probe) - 2 * span.probe;
+            let cut = match dice.chance(50) {
+                true => Fault::LinkCut(pick, time),
+                false => Fault::SiteCut(Who::Any(pick), time),
+            };
+            vec![(at, cut)]
+        }
+        _ => {
+            let time = dice.between(span.suspicion / 2, 2 * span.wait);
+            vec![(at, Fault::SiteCut(Who::Master, time))]
+        }
     }
 }
 
@@ -311,6 +393,41 @@ impl Schedule {
         }
     }
 
+    /// The schedule of the same seed, in which nothing goes wrong but the way between sites.
+    #[must_use]
+    pub fn of_cuts(mut self, dice: &mut Dice, span: Span) -> Schedule {
+        self.faults.retain(|(_, fault)| !fault.harms());
+        let mut at = dice.between(Duration::ZERO, span.works);
+        for _ in 0..dice.one_of(&[1, 1, 1, 2, 3]) {
+            let pick = dice.throw();
+            // Not so long that some nodes are found dead, and others are not: then nodes of both sides are reborn.
+            let time = match dice.chance(20) {
+                true => dice.between(Duration::ZERO, span.suspicion / 2),
+                false => span.suspicion + dice.between(HEALING, 4 * span.wait),
+            };
+            // No third site reaches both sides, and says late that a node lives.
+            let cuts = match pick % 3 {
+                0 => (0..3).map(|link| Fault::LinkCut(link, time)).collect(),
+                _ => vec![Fault::SiteCut(Who::Any(pick), time)],
+            };
+            self.faults.extend(cuts.into_iter().map(|cut| (at, cut)));
+            // A cut in the midst of healing is one of other classes.
+            at += time + span.suspicion + HEALING;
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+        self.heal = self.end();
+        self.outlast()
+    }
+
+    /// All that lasts ends before all heals.
+    fn outlast(mut self) -> Schedule {
+        for (at, fault) in &self.faults {
+            let over = fault.lasts().map_or(*at, |time| *at + time);
+            self.heal = self.heal.max(over);
+        }
+        self
+    }
+
     /// The schedule of the same seed, with the faults that these classes bring.
     #[must_use]
     pub fn with(mut self, classes: &BTreeSet<Class>, seed: u64, span: Span) -> Schedule {
@@ -319,10 +436,11 @@ impl Schedule {
             if let Some(adds) = Adds::of(*class) {
                 self.add(&mut class.dice(seed), span, &adds);
             }
+            (self.faults).extend(cuts(*class, &mut class.dice(seed), span));
         }
         self.faults.sort_by_key(|(at, _)| *at);
         self.heal = self.end() + healing;
-        self
+        self.outlast()
     }
 
     fn end(&self) -> Duration {
@@ -359,8 +477,10 @@ impl Schedule {
     }
 }
 
-/// Greatest number of nodes in all: no more join.
+/// Greatest number of nodes in all, unless there are more from the beginning: no more join.
 const NODES: u32 = 12;
+/// The number of nodes that may join a larger pool.
+const MORE: u32 = 4;
 
 /// Brings faults to a pool, and remembers what was done.
 #[derive(Clone, Debug)]
@@ -369,6 +489,8 @@ pub struct Mischief {
     threads: u32,
     nesting: usize,
     spare_master: bool,
+    /// Greatest number of nodes in all.
+    most: u32,
     /// When the frozen go on, and when what was cut passes again.
     ends: Vec<(Duration, Ended)>,
     /// Nodes that were told to go.
@@ -379,6 +501,8 @@ pub struct Mischief {
     pub deaths: u64,
     /// Number of faults after which a live node may be taken for dead.
     pub absences: u64,
+    /// When links between sites were cut, and until when.
+    pub cuts: Vec<(Duration, Duration)>,
     /// The programs that other threads than main's call.
     pub programs: Vec<u32>,
     /// How slow a newcomer is, of that number.
@@ -389,13 +513,23 @@ pub struct Mischief {
 enum Ended {
     Frozen(u32),
     Cut,
+    /// Of the link between two sites, by their places in the list of all.
+    Link(usize, usize),
+    Hidden,
+}
+
+impl Ended {
+    fn is_cut(self) -> bool {
+        matches!(self, Ended::Cut | Ended::Link(..))
+    }
 }
 
 impl Mischief {
-    /// Mischief for nodes with that configuration.
+    /// Mischief for a pool of so many nodes with that configuration.
     #[must_use]
     pub fn new(
         config: &ProtocolConfig,
+        nodes: u32,
         threads: u32,
         nesting: usize,
         spare_master: bool,
@@ -405,11 +539,13 @@ impl Mischief {
             threads,
             nesting,
             spare_master,
+            most: NODES.max(nodes + MORE),
             ends: Vec::new(),
             drained: Vec::new(),
             done: [0; FaultKind::COUNT],
             deaths: 0,
             absences: 0,
+            cuts: Vec::new(),
             programs: Vec::new(),
             slowness: |_| 1.0,
         }
@@ -434,18 +570,35 @@ impl Mischief {
                         cluster.thaw(node);
                     }
                 }
-                Ended::Cut => {
-                    if !self.ends.iter().any(|(_, other)| *other == Ended::Cut) {
-                        cluster.heal();
+                Ended::Hidden => {
+                    if let Some(store) = cluster.store_mut() {
+                        store.hidden_from.clear();
                     }
                 }
+                Ended::Cut | Ended::Link(..) => self.end_cut(cluster, ended),
             }
+        }
+    }
+
+    /// The link between two sites heals by itself, unless there is a cut of another kind; those heal with the last of all.
+    fn end_cut(&self, cluster: &mut Cluster, ended: Ended) {
+        let mut left = self.ends.iter().filter(|(_, other)| other.is_cut());
+        if left.clone().next().is_none() {
+            cluster.heal();
+        } else if let Ended::Link(a, b) = ended
+            && left.all(|(_, other)| *other != Ended::Cut && *other != ended)
+        {
+            let [a, b] = [a, b].map(|site| cluster.sites()[site].clone());
+            cluster.heal_sites(&a, &b);
         }
     }
 
     /// Ends all faults at once.
     pub fn heal(&mut self, cluster: &mut Cluster) {
         self.ends.clear();
+        if let Some(store) = cluster.store_mut() {
+            store.hidden_from.clear();
+        }
         for node in 0..cluster.nodes() {
             if cluster.is_frozen(node) {
                 cluster.thaw(node);
@@ -511,6 +664,15 @@ impl Mischief {
         Some(all[place as usize])
     }
 
+    /// The site of one of these nodes, and those of them that are there.
+    fn site_of(cluster: &Cluster, nodes: &[u32], pick: u64) -> Option<(Arc<str>, Vec<u32>)> {
+        let site = |node: u32| Arc::clone(&cluster.node(node).view().me().site);
+        let chosen = site(Mischief::one_of(nodes.iter().copied(), pick)?);
+        let there = nodes.iter().copied().filter(|node| site(*node) == chosen);
+        let there = there.collect();
+        Some((chosen, there))
+    }
+
     /// Two different nodes.
     fn pair(all: &[u32], pick: u64) -> Option<(u32, u32)> {
         let count = all.len() as u64;
@@ -539,12 +701,16 @@ impl Mischief {
             Fault::WayCut(pick, time) => self.cut_way(cluster, pick, time),
             Fault::LastingCut(pick) => self.cut_for_good(cluster, pick),
             Fault::Line(pick, time) => self.line_up(cluster, pick, time),
+            Fault::HideStore(pick, time) => self.hide_store(cluster, pick, time),
             Fault::Burst(pick, percent) => self.burst(cluster, pick, percent),
             Fault::Leave(pick) => self.leave(cluster, pick),
             Fault::OtherRoot(pick) => self.call_other(cluster, pick),
             Fault::Cancel => self.cancel(cluster),
             Fault::Forget(pick) => Mischief::forget(cluster, pick),
             Fault::CrashKeeper(pick) => self.crash_one(cluster, self.keeper(cluster, pick)?),
+            Fault::LinkCut(pick, time) => self.cut_link(cluster, pick, time),
+            Fault::SiteCut(who, time) => self.cut_site(cluster, self.who(cluster, who)?, time),
+            Fault::AllCut(pick, time) => self.cut_all(cluster, pick, time),
             Fault::Network { loss, jitter } => Some(Mischief::spoil_network(cluster, loss, jitter)),
         }?;
         self.done[fault.kind() as usize] += 1;
@@ -603,10 +769,8 @@ impl Mischief {
 
     fn drain_site(&mut self, cluster: &mut Cluster, pick: u64, grace: Duration) -> Option<String> {
         let stay = self.stay(cluster);
-        let site = |node: &u32| cluster.node(*node).view().me().site.clone();
-        let chosen = site(&Mischief::one_of(stay.iter().copied(), pick)?);
-        let fits = |node: &u32| site(node) == chosen && !cluster.is_frozen(*node);
-        let go: Vec<u32> = stay.iter().copied().filter(fits).collect();
+        let (chosen, mut go) = Mischief::site_of(cluster, &stay, pick)?;
+        go.retain(|node| !cluster.is_frozen(*node));
         let spared = self.spare_master && go.iter().any(|node| is_master(cluster, *node));
         if spared || go.is_empty() || go.len() == stay.len() {
             return None;
@@ -622,7 +786,7 @@ impl Mischief {
     fn join(&mut self, cluster: &mut Cluster, pick: u64) -> Option<String> {
         let stay = self.stay(cluster);
         let through = Mischief::one_of(stay.iter().copied(), pick)?;
-        if cluster.nodes() >= NODES {
+        if cluster.nodes() >= self.most {
             return None;
         }
         let site = cluster.node(through).view().me().site.clone();
@@ -763,6 +927,58 @@ impl Mischief {
         Some(format!("{} is cut off for {time:?}", sites[cut]))
     }
 
+    /// Cuts the link between two sites, which heals without the others.
+    fn cut_sites(&mut self, cluster: &mut Cluster, a: usize, b: usize, time: Duration) -> String {
+        let (a, b) = (a.min(b), a.max(b));
+        let [one, other] = [a, b].map(|site| cluster.sites()[site].clone());
+        cluster.partition(&one, &other);
+        self.absences += 1;
+        let end = cluster.now() + time;
+        self.cuts.push((cluster.now(), end));
+        self.ends.push((end, Ended::Link(a, b)));
+        format!("the link between {one} and {other} is cut for {time:?}")
+    }
+
+    fn cut_link(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
+        let sites: Vec<u32> = (0..cluster.sites().len() as u32).collect();
+        let (a, b) = Mischief::pair(&sites, pick)?;
+        Some(self.cut_sites(cluster, a as usize, b as usize, time))
+    }
+
+    fn cut_site(&mut self, cluster: &mut Cluster, node: u32, time: Duration) -> Option<String> {
+        let site = cluster.node(node).view().me().site.clone();
+        let sites = 0..cluster.sites().len();
+        let (mine, others): (Vec<usize>, Vec<usize>) =
+            sites.partition(|place| *cluster.sites()[*place] == *site);
+        for other in &others {
+            self.cut_sites(cluster, mine[0], *other, time);
+        }
+        (!others.is_empty()).then(|| format!("{site}, with node {node}, is cut off for {time:?}"))
+    }
+
+    fn cut_all(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
+        let sites = cluster.sites().len();
+        if sites < 3 {
+            return None;
+        }
+        let mut dice = Dice::new(pick);
+        let mut done = Vec::new();
+        for (a, b) in (0..sites).flat_map(|a| (a + 1..sites).map(move |b| (a, b))) {
+            let time = dice.between(time / 8, time);
+            done.push(self.cut_sites(cluster, a, b, time));
+        }
+        Some(done.join("; "))
+    }
+
+    fn hide_store(&mut self, cluster: &mut Cluster, pick: u64, time: Duration) -> Option<String> {
+        let (chosen, hidden) = Mischief::site_of(cluster, &self.stay(cluster), pick)?;
+        let store = cluster.store_mut()?;
+        store.hidden_from.extend(hidden);
+        store.was_hidden = true;
+        self.ends.push((cluster.now() + time, Ended::Hidden));
+        Some(format!("{chosen} does not reach the store for {time:?}"))
+    }
+
     fn isolate(&mut self, cluster: &mut Cluster, node: u32, time: Duration) -> Option<String> {
         cluster.isolate(node);
         self.cut_until(cluster.now() + time);
@@ -800,12 +1016,11 @@ impl Mischief {
             return None;
         }
         line.sort_by_key(|node| mix(pick ^ u64::from(*node)));
-        for (place, node) in line.iter().enumerate() {
-            for other in line.iter().skip(place + 2) {
-                cluster.cut_way(*node, *other);
-                cluster.cut_way(*other, *node);
-            }
-        }
+        let far = line.iter().enumerate().flat_map(|(place, node)| {
+            let others = line.iter().skip(place + 2);
+            others.flat_map(|other| [(*node, *other), (*other, *node)])
+        });
+        cluster.cut_ways(far);
         self.cut_until(cluster.now() + time);
         Some(format!(
             "nodes {line:?} reach only their neighbours for {time:?}"
@@ -841,7 +1056,9 @@ mod tests {
         let schedule = |seed| {
             let span = Span {
                 works: Duration::from_secs(2),
+                probe: Duration::from_millis(50),
                 suspicion: Duration::from_millis(200),
+                wait: Duration::from_secs(1),
                 stretch: 10,
             };
             let allow = Allow {
@@ -864,5 +1081,26 @@ mod tests {
             }
         }
         assert!(kinds.iter().all(|count| *count > 50), "{kinds:?}");
+    }
+
+    #[test]
+    fn cuts_of_all_sites_end_apart() {
+        let config = ProtocolConfig::default();
+        let mut cluster = Cluster::new(1);
+        cluster.form(&config, &[("a", 1), ("b", 1), ("c", 1)], 1);
+        let mut mischief = Mischief::new(&config, 3, 1, 6, false);
+        let cut = Fault::AllCut(7, Duration::from_secs(2));
+        assert!(mischief.bring(&mut cluster, cut).is_some());
+        let whole = |cluster: &Cluster| {
+            let pairs = [(0, 1), (0, 2), (1, 2)].into_iter();
+            pairs.filter(|(a, b)| cluster.reaches(*a, *b)).count()
+        };
+        let mut seen = vec![whole(&cluster)];
+        while let Some(over) = mischief.next_end() {
+            cluster.run_for(over - cluster.now());
+            mischief.end(&mut cluster);
+            seen.push(whole(&cluster));
+        }
+        assert_eq!(seen, [0, 1, 2, 3]);
     }
 }

@@ -54,6 +54,7 @@ const EXAMPLES: &str = "Examples:
   satin-sim --seed 4711 --trace                    # what happened in that seed?
   satin-sim --seed 4711 --trace --without flushed  # and without one of the rules?
   satin-sim --seeds 0..5000 --only pairs,bursts    # these classes of faults alone
+  satin-sim --seeds 0..5000 --always cuts          # and this one in each seed
   satin-sim mutations --seeds 20000                # is every rule needed?
   satin-sim story poison --seeds 100               # how does that story end?
   satin-sim sites                                  # policies side by side
@@ -149,6 +150,9 @@ struct Faults {
     /// Only these classes, of all.
     #[arg(long, value_parser = parse::class, value_name = "CLASS,..", value_delimiter = ',', conflicts_with = "Pool")]
     only: Vec<Class>,
+    /// These classes in each seed.
+    #[arg(long, value_parser = parse::class, value_name = "CLASS,..", value_delimiter = ',', conflicts_with = "Pool")]
+    always: Vec<Class>,
     /// Spare the master from faults, and cut no node off.
     #[arg(long, conflicts_with = "Pool")]
     spare_master: bool,
@@ -161,7 +165,8 @@ impl Faults {
             true => Class::usual(),
             false => self.only.iter().copied().collect(),
         };
-        classes.extend(&self.with);
+        let always: BTreeSet<Class> = self.always.iter().copied().collect();
+        classes.extend(self.with.iter().chain(&always));
         for left in &self.without {
             match left {
                 Left::Rule(rule) => without.insert(*rule),
@@ -171,6 +176,7 @@ impl Faults {
         Options {
             without,
             classes,
+            always,
             spare_master: self.spare_master,
             trace: self.trace,
         }
@@ -187,6 +193,10 @@ fn arguments(options: &Options) -> String {
     for (flag, names) in [
         ("--without", rules.chain(missing).collect::<Vec<_>>()),
         ("--with", more.collect()),
+        (
+            "--always",
+            options.always.iter().map(|class| class.name()).collect(),
+        ),
     ] {
         if !names.is_empty() {
             let _ = write!(text, " {flag} {}", names.join(","));

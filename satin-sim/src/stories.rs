@@ -101,7 +101,7 @@ pub const STORIES: [Story; 9] = [
     story(
         "cut",
         "a partition of 20 and 60 s: one side comes over, and costs no more than its own work",
-        Standing::Open,
+        Standing::Tried,
         cut,
     ),
     story(

@@ -18,8 +18,8 @@ use strum::{EnumCount, VariantArray};
 
 use crate::{
     classes::Class,
-    faults::{Allow, Dice, FaultKind, Mischief, Schedule, Span},
-    invariants::{self, Invariant, Run, Seen, Violation},
+    faults::{Allow, Dice, FaultKind, Mischief, SOLO, Schedule, Span},
+    invariants::{self, Cuts, Invariant, Run, Seen, Violation},
     pace::Pace,
 };
 
@@ -47,6 +47,8 @@ pub struct Options {
     pub without: BTreeSet<Rule>,
     /// The classes of faults that there may be.
     pub classes: BTreeSet<Class>,
+    /// Those of them that each seed draws.
+    pub always: BTreeSet<Class>,
     /// True if the master is spared from faults, and no node is cut off.
     pub spare_master: bool,
     /// True if the events are printed.
@@ -58,6 +60,7 @@ impl Default for Options {
         Options {
             without: BTreeSet::new(),
             classes: Class::usual(),
+            always: BTreeSet::new(),
             spare_master: false,
             trace: false,
         }
@@ -69,7 +72,7 @@ impl Options {
     fn dice(&self, class: Class, percent: u64, seed: u64) -> Option<Dice> {
         let may = self.classes.contains(&class) && (!self.spare_master || class.spares_master());
         let mut dice = class.dice(seed);
-        let is = may && dice.chance(percent);
+        let is = may && (dice.chance(percent) || self.always.contains(&class));
         is.then_some(dice)
     }
 
@@ -148,6 +151,8 @@ struct Setting {
     /// A node's number, by bits exclusive or, is in its id.
     scrambled: u32,
     schedule: Schedule,
+    /// What is to be known of a run in which nothing goes wrong but the way between sites.
+    cuts: Option<Cuts<'static>>,
 }
 
 /// All nodes die at once, and so many others are started.
@@ -162,6 +167,15 @@ struct Loss {
 /// Messages with more bytes than one of these may be overtaken.
 const STRAYS: [usize; 5] = [0, 60, 150, 300, 1000];
 
+/// One in so many seeds is a pool of forty nodes: some of them need as much time as a hundred others. (A hundred nodes take minutes of their time
+/// to tell each other which deaths they have announced, longer than seeds wait for rest.)
+const MANY: u64 = 1000;
+
+/// The chance of a seed in which only the way between sites goes wrong, in percent.
+const CUTS: u64 = 4;
+/// The factor on its work, which is to outlast the cuts.
+const CUT_WORK: u32 = 10;
+
 const SITES: [&str; 3] = ["amsterdam", "delft", "leiden"];
 
 impl Setting {
@@ -169,12 +183,12 @@ impl Setting {
         let mut dice = Dice::new(seed);
         let nodes = 2 + dice.below(5) as u32;
         let sites = 1 + dice.below(u64::from(nodes.min(3))) as u32;
-        let names = SITES.into_iter().take(sites as usize).zip(0..);
-        let sites = names.map(|(name, site)| {
-            let more = u32::from(site < nodes % sites);
-            (name, nodes / sites + more)
-        });
-        let sites = sites.collect();
+        let mut cuts = options.dice(Class::Cuts, CUTS, seed);
+        let many = options.dice(Class::Many, 100, seed);
+        let many = many.and_then(|mut dice| (dice.below(MANY) == 1).then_some(40));
+        let nodes = many.unwrap_or(nodes);
+        let solo = options.dice(Class::Solo, SOLO, seed).is_some();
+        let sites = Setting::sites(nodes, sites, solo);
         let config = ProtocolConfig {
             probe_period: Duration::from_millis(100),
             suspicion: Duration::from_millis(400),
@@ -203,6 +217,11 @@ impl Setting {
         for program in &mut programs {
             Setting::adapt(program, seed, options);
             pace.stretch(program);
+            program.leaf *= many.map_or(1, |nodes| nodes / 6);
+            if cuts.is_some() {
+                program.leaf *= CUT_WORK;
+                program.inner *= CUT_WORK;
+            }
         }
         let needed: Duration = programs.iter().map(|is| is.sequential().time).sum();
         let works = needed.mul_f64(1.2) / (nodes * threads) + Duration::from_millis(50);
@@ -213,36 +232,52 @@ impl Setting {
         let schedule = Schedule::random(&mut dice, works, config.suspicion, allow);
         let span = Span {
             works,
+            probe: config.probe_period,
             suspicion: config.suspicion,
+            wait: config.partition_wait,
             stretch: pace.faults,
         };
         let schedule = schedule.with(&options.allowed(), seed, span);
+        let schedule = match &mut cuts {
+            Some(dice) => schedule.of_cuts(dice, span),
+            None => schedule,
+        };
         let shallow = options.dice(Class::Shallow, 40, seed);
         let slow = options.dice(Class::Slow, 50, seed).is_some();
         let busy = options.dice(Class::Busy, 30, seed);
         let clocks = options.dice(Class::Clocks, 50, seed).is_some();
         let ids = options.dice(Class::Ids, 80, seed);
         let shared = options.dice(Class::Shared, 85, seed);
-        let config = Setting::modes(config, seed, options);
+        let mut config = Setting::modes(config, seed, options);
+        let mut wire = Setting::wire(near, far, pace, seed, options);
+        if cuts.is_some() {
+            // A node that says late, or from afar, that it lives may be found dead without a cut.
+            wire.gossip_late = Duration::ZERO;
+            wire.far.round_trip = wire.far.round_trip.min(config.probe_period / 10);
+            // Cuts beside a store are among the faults of other seeds.
+            config.store_every = None;
+        }
         let store = config.store_every.and_then(|_| {
             let dice = options.dice(Class::Stores, 100, seed)?;
-            Some(Setting::store(dice, works * pace.faults, nodes))
+            Some(Setting::store(dice, works * pace.faults, nodes.min(6)))
         });
         Setting {
+            cuts: (cuts.is_some()).then(|| Setting::only_cuts(&programs, &config, nodes, threads)),
             store,
             config,
             sites,
             threads,
             nesting: shallow.map_or(nesting, |mut dice| dice.one_of(&[2, 2, 3, 4, 5])),
             programs,
-            wire: Setting::wire(near, far, pace, seed, options),
+            wire,
             keep_after: Duration::from_millis(dice.one_of(&[0, 0, 50])),
             shy: dice
                 .chance(20)
                 .then(|| dice.between(Duration::ZERO, Duration::from_millis(3))),
             picky: (options.dice(Class::Worth, 25, seed))
                 .map_or(0, |mut dice| dice.one_of(&[2, 4, 10])),
-            slowness: match slow {
+            // A slow node computes for longer than the program needs.
+            slowness: match slow && cuts.is_none() {
                 true => |pick| 0.3 + (mix(pick) % 40) as f64 / 10.0,
                 false => |_| 1.0,
             },
@@ -258,6 +293,40 @@ impl Setting {
             scrambled: ids.map_or(0, |mut dice| dice.below(16) as u32),
             schedule,
         }
+    }
+
+    fn only_cuts(
+        programs: &[Program],
+        config: &ProtocolConfig,
+        founders: u32,
+        threads: u32,
+    ) -> Cuts<'static> {
+        let is_left_to_chance = |program: &Program| match program.shape {
+            // The side that stays does not have what the owner of a flow had.
+            Shape::Best { .. } | Shape::Flow { .. } => true,
+            Shape::Random { races, .. } => races > 0,
+            _ => program.bounded,
+        };
+        let pieces = programs
+            .iter()
+            .map(|program| program.leaf.max(program.inner));
+        Cuts {
+            links: &[],
+            founders,
+            threads,
+            longest: pieces.max().unwrap_or_default(),
+            moment: config.partition_wait / 2,
+            is_fair: config.repair != RepairMode::Naive && !programs.iter().any(is_left_to_chance),
+        }
+    }
+
+    /// The sites of a pool, with the numbers of their nodes; is the master alone at its own?
+    fn sites(nodes: u32, sites: u32, solo: bool) -> Vec<(&'static str, u32)> {
+        let alone = u32::from(solo);
+        let (nodes, sites) = (nodes - alone, (sites - alone.min(sites - 1)).max(1));
+        let shares = (0..sites).map(|site| nodes / sites + u32::from(site < nodes % sites));
+        let all = (0..alone).map(|_| 1).chain(shares);
+        SITES.into_iter().zip(all).collect()
     }
 
     /// Other ways to repair and to steal.
@@ -335,6 +404,7 @@ impl Setting {
         wire.near = near;
         wire.far = far;
         wire.idle_timeout = pace.idle_timeout();
+        wire.rejects = options.dice(Class::Rejects, 25, seed).is_some();
         wire.late = options.dice(Class::Late, 80, seed).is_some();
         if let Some(mut dice) = options.dice(Class::Stray, 50, seed) {
             wire.large = dice.one_of(&STRAYS);
@@ -522,6 +592,8 @@ struct Stage {
     config: ProtocolConfig,
     /// All nodes have died, and no other fault was brought since then.
     undisturbed: bool,
+    /// What is to be known of a run in which nothing goes wrong but the way between sites.
+    cuts: Option<Cuts<'static>>,
 }
 
 impl Stage {
@@ -570,6 +642,12 @@ impl Stage {
             let (sites, threads, nesting) = (&setting.sites, setting.threads, setting.nesting);
             let pool = format!("{sites:?}, {threads} workers each, up to {nesting} frames deep");
             cluster.say("pool", &pool);
+            if cluster.wire.rejects {
+                cluster.say(
+                    "pool",
+                    "what is cut off seems to say that nobody listens there",
+                );
+            }
             let ids = (0..cluster.nodes()).map(|node| (cluster.peer(node).id.0 >> 96).to_string());
             let ids: Vec<String> = ids.collect();
             cluster.say(
@@ -597,7 +675,8 @@ impl Stage {
             0.0 => 0.0,
             every => EVENTS_A_PERIOD / every,
         };
-        let mut mischief = Mischief::new(config, setting.threads, setting.nesting, spare);
+        let (nodes, threads) = (cluster.nodes(), setting.threads);
+        let mut mischief = Mischief::new(config, nodes, threads, setting.nesting, spare);
         mischief.programs.clone_from(&programs);
         mischief.slowness = setting.slowness;
         Stage {
@@ -617,6 +696,7 @@ impl Stage {
             sites: setting.sites.iter().map(|(site, _)| *site).collect(),
             config: setting.config,
             undisturbed: false,
+            cuts: setting.cuts,
         }
     }
 
@@ -726,6 +806,11 @@ impl Stage {
         books.iter().all(at_rest) && invariants::strange_belief(&self.cluster, &books).is_none()
     }
 
+    fn comes_over(&self) -> bool {
+        let mut nodes = 0..self.cluster.nodes();
+        nodes.any(|node| invariants::comes_over(&self.cluster, node) > 0)
+    }
+
     fn books(&self) -> Vec<(u32, Inspection)> {
         let nodes = self.running();
         nodes
@@ -803,7 +888,14 @@ impl Stage {
             rests,
             books: &books,
             ends: self.reasons(trial),
-            apart: self.mischief.absences > 0,
+            apart: self.mischief.absences > 0 || self.comes_over(),
+            cuts: self.cuts.map(|cuts| Cuts {
+                links: &self.mischief.cuts,
+                // What was done for a root job that is cancelled is done again.
+                is_fair: cuts.is_fair && self.mischief.done[FaultKind::Cancel as usize] == 0,
+                ..cuts
+            }),
+            twice: trial.twice,
         };
         let violated =
             invariants::first_violated(&mut self.invariants, |invariant| invariant.check_end(&run));

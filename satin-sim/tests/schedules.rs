@@ -1,6 +1,6 @@
 //! Forced schedules: the turns of events that weaker rules do not survive, each by name.
 
-use std::{collections::BTreeSet, fs, ops::Range, path::Path as FilePath, thread, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path as FilePath, thread, time::Duration};
 
 use satin_runtime::{
     job::{Fingerprint, History, JobId, JobName, Parcel},
@@ -12,7 +12,9 @@ use satin_runtime::{
 };
 use strum::VariantArray;
 
-const LONG: Duration = Duration::from_secs(120);
+use common::{LONG, UNEVEN, main_ends_well, running};
+
+mod common;
 
 fn config() -> ProtocolConfig {
     ProtocolConfig {
@@ -40,13 +42,6 @@ fn pool_for(shape: Shape, seed: u64, nodes: u32, config: &ProtocolConfig) -> Clu
     cluster
 }
 
-/// Uneven, so that who is done early steals from who is not.
-const UNEVEN: Shape = Shape::Random {
-    width: 3,
-    height: 5,
-    races: 0,
-};
-
 /// Does `thief` run something that it stole from `victim`?
 fn hosts(cluster: &Cluster, thief: u32, victim: u32) -> bool {
     let victim = cluster.peer(victim);
@@ -56,42 +51,9 @@ fn hosts(cluster: &Cluster, thief: u32, victim: u32) -> bool {
     })
 }
 
-fn running(cluster: &Cluster) -> impl Iterator<Item = u32> {
-    (0..cluster.nodes()).filter(|node| cluster.is_alive(*node))
-}
-
 /// Main comes to its end with the right answer, nothing is left, and the pool ends.
 fn ends_well(cluster: &mut Cluster) {
     main_ends_well(cluster, &[0]);
-}
-
-/// The same of a main that calls these programs.
-fn main_ends_well(cluster: &mut Cluster, programs: &[u32]) {
-    let is_over = |cluster: &Cluster| {
-        running(cluster).any(|node| cluster.main_of(node) == MainIs::Over)
-            && running(cluster).all(|node| cluster.main_of(node) != MainIs::Running)
-    };
-    assert!(cluster.run_until(LONG, is_over), "main comes to its end");
-    let right = programs.iter().map(|program| cluster.outcome(*program));
-    let right: Vec<u64> = right.map(|outcome| outcome.result).collect();
-    for ending in cluster.endings() {
-        assert_eq!(ending.results, right);
-    }
-    let rests = |cluster: &Cluster| {
-        let mut nodes = running(cluster);
-        nodes.all(|node| {
-            let books = cluster.node(node).inspect();
-            cluster.is_empty(node) && books.under_way() == 0
-        })
-    };
-    assert!(cluster.run_until(LONG, rests), "nothing is left");
-    for node in running(cluster) {
-        assert_eq!(cluster.audit(node), Ok(()));
-        assert_eq!(cluster.stray_answer(node), None);
-    }
-    cluster.end_main(0);
-    let is_gone = |cluster: &Cluster| running(cluster).next().is_none();
-    assert!(cluster.run_until(LONG, is_gone), "everybody ends");
 }
 
 /// So many seeds, each with a turn of events that must come about in most of them.
@@ -754,45 +716,6 @@ fn a_job_that_kills_its_hosts_does_not_kill_the_pool() {
     assert!(cluster.panics(0)[0].contains("SATIN_MAX_CRASHES"));
 }
 
-/// The lives that have ended at the site of the master, and at the other, after a cut of so long; `None` if the sides do not see each other a
-/// minute later.
-fn ended_by_cut(cut: Duration, without: Option<Rule>, seed: u64) -> Option<[u32; 2]> {
-    let config = ProtocolConfig {
-        without: without.into_iter().collect(),
-        ..ProtocolConfig::default()
-    };
-    let mut cluster = Cluster::new(seed);
-    cluster.form(&config, &[("here", 4), ("there", 4)], 1);
-    let program = Program::new(UNEVEN, Duration::from_secs(2)).seeded(seed);
-    let program = cluster.program(program);
-    cluster.set_main_everywhere(&[program], None);
-    cluster.run_for(Duration::from_secs(2));
-    cluster.partition("here", "there");
-    cluster.run_for(cut);
-    cluster.heal();
-    let all = |cluster: &Cluster| (0..8).all(|node| cluster.node(node).view().len() == 8);
-    cluster.run_for(Duration::from_secs(10));
-    let meet = cluster.run_until(Duration::from_secs(60), all);
-    let of = |nodes: Range<u32>| nodes.map(|node| cluster.peer(node).generation).sum();
-    meet.then(|| [of(0..4), of(4..8)])
-}
-
-/// Cuts of a few seconds, and of one that ends when the sides have not heard of all deaths.
-#[test]
-fn after_a_cut_one_side_comes_over_once() {
-    for quarters in [23, 26, 29, 31, 34, 60, 100, 180] {
-        let cut = Duration::from_millis(250) * quarters;
-        for seed in 0..8 {
-            let ended = ended_by_cut(cut, None, seed);
-            assert_eq!(ended, Some([0, 4]), "{cut:?}, seed {seed}");
-        }
-    }
-    let early = Duration::from_millis(7250);
-    let (larger, sides) = (Some(Rule::Larger), Some(Rule::Sides));
-    assert!(ended_by_cut(early, larger, 4).is_some_and(|[winners, _]| winners > 0));
-    assert!(ended_by_cut(early, sides, 0).is_some_and(|[winners, _]| winners > 0));
-}
-
 /// Each rule is left out by CI's run of mutations, or by a test.
 #[test]
 fn every_rule_is_left_out_somewhere() {
@@ -809,6 +732,7 @@ fn every_rule_is_left_out_somewhere() {
     });
     let in_ci: BTreeSet<&str> = lists.flat_map(|list| list.split(',')).collect();
     let tests = [
+        "satin-sim/tests/cuts.rs",
         "satin-sim/tests/schedules.rs",
         "satin-sim/tests/seeds.rs",
         "satin-runtime/src/node/repair/stories.rs",

@@ -57,6 +57,7 @@ Faults, at the same moments in each run:
     --example raytracer
   satin run --sites a:2,b:2 --partition 'a|b@1s..3s' --stop b-1@4s..5s \\
     --example fib -- 45
+  satin run --sites a:2,b:2 --partition 'a|b@1s..3s reject' --example raytracer
 
 All nodes may be lost, if there is a store: the same command on any other nodes
 goes on where the run was. When `--kill all@TIME` has happened, the exit code is
@@ -145,8 +146,9 @@ struct FaultFlags {
     /// Start another node at a site, which may be new
     #[arg(long, value_name = "SITE@TIME", value_parser = fault("join"))]
     join: Vec<Fault>,
-    /// Break all links between two sites; without an end for good
-    #[arg(long, value_name = "SITE|SITE@FROM[..TO]", value_parser = fault("partition"))]
+    /// Break all links between two sites; without an end for good. Datagrams are lost in silence; with `reject` a firewall
+    /// answers that no process listens (on Linux)
+    #[arg(long, value_name = "SITE|SITE@FROM[..TO] [reject]", value_parser = fault("partition"))]
     partition: Vec<Fault>,
 }
 

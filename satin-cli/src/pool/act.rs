@@ -19,6 +19,7 @@ use super::{ALL_KILLED, LocalPool, Pause, code, raw};
 use crate::{
     faults::{self, Fault, What, Who},
     store::StoreUse,
+    wan::Cut,
 };
 
 /// Time for the other nodes of a site that is asked to leave to say so, before the master is asked. Too short: the master
@@ -49,7 +50,7 @@ enum Act {
     /// Sends SIGTERM to that node.
     Ask(usize),
     /// The end of the partition of these sites.
-    Heal(String, String),
+    Heal(String, String, Cut),
 }
 
 /// Number of nodes that each kind of fault has hit.
@@ -124,9 +125,9 @@ impl LocalPool {
                     self.tell(format_args!("asked {} to leave", self.called(index)));
                 }
                 Act::Ask(_) => {}
-                Act::Heal(a, b) => {
+                Act::Heal(a, b, cut) => {
                     if let Some(wan) = &self.wan {
-                        wan.heal_between(&a, &b);
+                        wan.heal_between(&a, &b, cut);
                     }
                     self.tell(format_args!("{a} and {b} reach each other again"));
                 }
@@ -176,14 +177,18 @@ impl LocalPool {
                 }
                 Err(error) => self.tell(format_args!("no node joins at {site}: {error:#}")),
             },
-            What::Partition(a, b, until) => {
+            What::Partition(a, b, until, cut) => {
                 self.schedule.done.partitions += 1;
                 if let Some(wan) = &self.wan {
-                    wan.partition(&a, &b);
+                    wan.partition(&a, &b, cut);
                 }
-                self.tell(format_args!("{a} and {b} do not reach each other"));
+                let why = match cut {
+                    Cut::Silence => "",
+                    Cut::Reject => ": a firewall rejects everything",
+                };
+                self.tell(format_args!("{a} and {b} do not reach each other{why}"));
                 if let Some(until) = until {
-                    self.schedule.insert(until.max(at), Act::Heal(a, b));
+                    self.schedule.insert(until.max(at), Act::Heal(a, b, cut));
                 }
             }
         }
@@ -311,6 +316,11 @@ impl LocalPool {
             Event::Dead { .. } => {
                 self.tell_if_faulty(true, name, "was found dead");
             }
+            Event::CutOff { .. } => {
+                self.tell_if_faulty(true, name, "is cut off from the master");
+            }
+            Event::Branch { .. } => self.tell_if_faulty(true, name, "begins a branch"),
+            Event::ComesOver { .. } => self.tell_if_faulty(true, name, "comes over"),
             Event::Draining { .. } => {
                 // Ours are told already.
                 let other = index.is_some_and(|index| !self.nodes[index].drained);

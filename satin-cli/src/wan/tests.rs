@@ -146,7 +146,7 @@ fn a_rate_is_kept_and_its_queue_has_an_end() {
 fn a_partition_stops_everything_and_healing_ends_it() {
     let path = Path::new(WanLink::default());
     path.ping();
-    path.wan.partition("b", "a");
+    path.wan.partition("b", "a", Cut::Silence);
     assert!(path.stream(20, 64, 20).is_empty());
     let client = {
         // Datagrams from the node behind the relay do not come back either.
@@ -154,15 +154,43 @@ fn a_partition_stops_everything_and_healing_ends_it() {
         path.near.send(b"hello").expect("sent");
         path.far.recv_from(&mut [0; 16]).expect("a datagram").1
     };
-    path.wan.partition("a", "b");
+    path.wan.partition("a", "b", Cut::Silence);
     path.far.send_to(b"lost", client).expect("sent");
     let began = Instant::now();
     while path.wan.traffic("b", "a").lost == 0 {
         assert!(began.elapsed() < PATIENCE);
         std::thread::yield_now();
     }
-    path.wan.partition("a", "c");
+    path.wan.partition("a", "c", Cut::Silence);
     path.wan.heal();
+    path.ping();
+}
+
+/// While a firewall rejects everything, a relay says what a machine says on which no process listens.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_firewall_rejects_until_its_partition_ends() {
+    let path = Path::new(WanLink::default());
+    path.ping();
+    let rejected = |near: &UdpSocket| {
+        near.send(b"anybody?").expect("sent");
+        near.recv(&mut [0; 16]).map_err(|error| error.kind())
+    };
+    let refused = Err(io::ErrorKind::ConnectionRefused);
+    path.wan.partition("b", "a", Cut::Silence);
+    path.wan.partition("a", "b", Cut::Reject);
+    assert_eq!(rejected(&path.near), refused);
+    // A relay that is made now rejects as well.
+    let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    near.set_read_timeout(Some(PATIENCE)).expect("set");
+    let target = path.far.local_addr().expect("bound");
+    near.connect(path.wan.relay("b", "a", target).expect("a relay"))
+        .expect("connected");
+    assert_eq!(rejected(&near), refused);
+    path.wan.heal_between("a", "b", Cut::Reject);
+    assert!(path.wan.is_cut("a", "b"));
+    assert!(path.stream(20, 64, 20).is_empty(), "silence is left");
+    path.wan.heal_between("b", "a", Cut::Silence);
     path.ping();
 }
 

@@ -13,7 +13,7 @@ const LATE_BINS: usize = 5;
 
 /// What a page has been told so far.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct FrameState {
     spans: u64,
     arrows: u64,
     events: u64,
@@ -55,7 +55,7 @@ struct Curves {
 
 impl Frame {
     /// What is new since `told`, which is brought up to date; for a page that only shows.
-    pub(super) fn next(history: &History, told: &mut Told) -> Frame {
+    pub(super) fn next(history: &History, told: &mut FrameState) -> Frame {
         let (spans, spans_told) = history.spans_since(told.spans);
         let (arrows, arrows_told) = history.arrows_since(told.arrows);
         let (events, events_told) = history.events_since(told.events);
@@ -63,7 +63,7 @@ impl Frame {
         let begins = arrows.iter().map(|arrow| arrow.begun_ms);
         let base_ms = starts.chain(begins).min().unwrap_or(0);
         let series = curves(history.series(), told);
-        *told = Told {
+        *told = FrameState {
             spans: spans_told,
             arrows: arrows_told,
             events: events_told,
@@ -119,7 +119,7 @@ fn numbers_of_arrow(arrow: &HistoryArrow, base_ms: u64) -> [i64; 8] {
     ]
 }
 
-fn curves(series: &Series, told: &Told) -> Curves {
+fn curves(series: &Series, told: &FrameState) -> Curves {
     let from = match told.step_ms == series.step_ms() {
         true => told.bins.saturating_sub(LATE_BINS),
         false => 0,

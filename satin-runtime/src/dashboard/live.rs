@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    frame::{Frame, Told},
+    frame::{Frame, FrameState},
     server::Shared,
 };
 
@@ -27,7 +27,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A page that is open.
 struct Listener {
     shared: Arc<Shared>,
-    told: Told,
+    told: FrameState,
     version: Option<u64>,
     ticks: Interval,
     over: watch::Receiver<bool>,
@@ -47,7 +47,7 @@ pub(super) async fn live(State(shared): State<Arc<Shared>>) -> Response {
     let listener = Listener {
         over: shared.over.clone(),
         shared,
-        told: Told::default(),
+        told: FrameState::default(),
         version: None,
         ticks,
         has_ended: false,

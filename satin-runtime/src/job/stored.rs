@@ -37,6 +37,26 @@ impl FromStr for RunName {
     }
 }
 
+/// One start of `main` in a run. Of two the later one is greater: each master that begins `main` has the next number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct MainNumber {
+    /// The epoch: counts the starts of the run.
+    pub epoch: u32,
+    /// Counts the starts of `main` in that epoch.
+    pub main: u32,
+}
+
+/// A sign in the store that a `main` goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MainBeat {
+    /// Which one.
+    pub number: MainNumber,
+    /// Counts the signs.
+    pub beat: u32,
+    /// The id of the node that runs it.
+    pub by: u128,
+}
+
 /// A result in stable storage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoredFact {

@@ -144,11 +144,11 @@ async fn greet(net: &Rc<Net>, incoming: Incoming) -> Result<(), Failure> {
         Greeting::Hello(hello) => hello,
         Greeting::Refused(refusal) => return Err(refusal.into()),
     };
-    let verdict = net.turn(|driver, now| {
+    let (me, verdict) = net.turn(|driver, now| {
         if let (Some(ip), Ok(())) = (called_at, driver.door.check(&hello, driver.me())) {
             driver.dialled_at(now, ip);
         }
-        judge(driver, &hello)
+        (driver.me().peer, judge(driver, &hello))
     });
     match verdict {
         GreetingVerdict::No(failure, refusal) => {
@@ -158,9 +158,17 @@ async fn greet(net: &Rc<Net>, incoming: Incoming) -> Result<(), Failure> {
         GreetingVerdict::Welcome(identity, epoch, answer) => {
             write_greeting(&mut send, &answer).await?;
             net.turn(|driver, now| {
-                driver.establish(net, now, identity, epoch, connection, (send, recv), frames);
-            });
-            Ok(())
+                driver.establish(
+                    net,
+                    now,
+                    me,
+                    identity,
+                    epoch,
+                    connection,
+                    (send, recv),
+                    frames,
+                )
+            })
         }
         GreetingVerdict::Watch(answer) => {
             write_greeting(&mut send, &answer).await?;

@@ -669,12 +669,12 @@ impl Joins {
 }
 
 /// The answers of this process to questions of the node: joins of lattices, and values at hand.
-pub(super) struct Here<L> {
+pub(super) struct LocalLattices<L> {
     pub(super) lattices: L,
     pub(super) joins: Arc<Joins>,
 }
 
-impl<L: Lattices> Lattices for Here<L> {
+impl<L: Lattices> Lattices for LocalLattices<L> {
     fn join(&self, bound: BoundName, have: &[u8], new: &[u8]) -> Option<Vec<u8>> {
         let pair = Pair {
             bound,

@@ -167,7 +167,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
         .map_err(|error| Failure::Silence(error.to_string()))?;
     let connection = tokio::select! {
         connected = connecting => connected?,
-        () = nobody_listens(route) => return Err(Failure::Silence(NO_PROCESS.into())),
+        () = nobody_listens(addr) => return Err(Failure::Silence(NO_PROCESS.into())),
     };
     let refuse = |connection: &Connection, text: &str| {
         connection.close(Close::Refused.code(), text.as_bytes());
@@ -198,7 +198,7 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
         connection.close(Close::Replaced.code(), b"another connection was faster");
         return Ok(());
     };
-    let meant = hello.meant;
+    let (me, meant) = (hello.identity.peer, hello.meant);
     let (mut send, mut recv) = connection.open_bi().await?;
     write_greeting(&mut send, &Greeting::Hello(Box::new(hello))).await?;
     let (greeting, frames) = read_greeting(&mut recv).await?;
@@ -231,25 +231,33 @@ async fn attempt_patiently(net: &Rc<Net>, addr: SocketAddr, at_least: u64) -> Re
         ));
     }
     net.turn(|driver, now| {
+        // The other side may not know of all connections that stood here. What came by one with such a number would be taken for late.
+        let peer = other.identity.peer;
+        if driver.has_stood(peer.id, other.epoch) && !driver.links.contains_key(&peer) {
+            connection.close(
+                Close::Replaced.code(),
+                b"a connection with that number has stood",
+            );
+            return Err(Failure::Crossed(driver.epoch_of(peer.id)));
+        }
         driver.establish(
             net,
             now,
+            me,
             other.identity,
             other.epoch,
             connection,
             (send, recv),
             frames,
-        );
-    });
-    Ok(())
+        )
+    })
 }
 
 /// Probes whether a process listens at that address.
 pub(super) fn probe_peer(net: &Rc<Net>, addr: SocketAddr, peer: Peer) {
     let net = Rc::clone(net);
     tokio::task::spawn_local(async move {
-        let route = relay::route(addr);
-        if timeout(limits::HANDSHAKE, nobody_listens(route))
+        if timeout(limits::HANDSHAKE, nobody_listens(addr))
             .await
             .is_ok()
         {

@@ -23,6 +23,7 @@ use super::{
     departures::NoticedDepartures,
     dial, discovery,
     door::{Crowd, Door, KnockQuota},
+    greeting::Failure,
     limits,
     link::{Close, Link, write_large},
     packed::Body,
@@ -30,7 +31,7 @@ use super::{
     sampler::Sampler,
     sites::Sites,
     socket::SocketTraffic,
-    storage::Storage,
+    storage::{RunFinish, Storage},
     thefts::Thefts,
     wire::{self, Frames},
 };
@@ -411,6 +412,7 @@ impl Driver {
             Action::KeepRoots(keep) => self.bridge.keep_roots(keep),
             Action::RootKept(root) => self.bridge.root_kept(root),
             Action::YieldMain => {
+                self.storage.iter().for_each(Storage::main_stopped);
                 self.progress.yield_main();
                 self.bridge.stop_main();
             }
@@ -484,7 +486,15 @@ impl Driver {
         let storage = self.storage.as_ref()?;
         let is_done = self.main_ended && self.is_master() && !self.progress.lock().broken_off;
         match self.state {
-            DriverState::Over(code, None) if is_done => Some(storage.finish(code)),
+            DriverState::Over(code, None) if is_done => {
+                let view = self.node.view();
+                let has_others = view.len() > 1 || self.node.misses().next().is_some();
+                Some(storage.finish(RunFinish {
+                    code,
+                    members: view.members().map(|member| member.peer.id).collect(),
+                    has_others,
+                }))
+            }
             _ => None,
         }
     }
@@ -514,7 +524,7 @@ impl Driver {
             Event::Written { bytes, .. } => self.stored_bytes += *bytes,
             Event::MainEnded(_) | Event::BrokenOff(_) => self.main_ended = true,
             // The process exits, whatever `main` does meanwhile.
-            Event::Superseded(_) => self.leaving = true,
+            Event::Superseded(_) | Event::RunIsOver(_) if self.is_master() => self.leaving = true,
             Event::Drain(grace) => {
                 tracing::info!(
                     ?grace,
@@ -927,6 +937,30 @@ impl Driver {
             Notice::Master(who) => {
                 tracing::info!(name = %who.name, site = %who.site, "a node is the master now: it runs `main`");
             }
+            Notice::CutOff => {
+                tracing::warn!(
+                    "this node is cut off from the master, and from much of the pool: it waits for them, and goes on with its jobs"
+                );
+                self.write(events::Event::CutOff {
+                    site: site(self.me()),
+                });
+            }
+            Notice::Branch => {
+                tracing::warn!(
+                    "this side of a cut goes on as a branch: it begins `main` again, here"
+                );
+                self.write(events::Event::Branch {
+                    site: site(self.me()),
+                });
+            }
+            Notice::ComesOver => {
+                tracing::warn!(
+                    "this node comes over to the other side of a cut: it keeps what it has finished, and gives up what it runs"
+                );
+                self.write(events::Event::ComesOver {
+                    site: site(self.me()),
+                });
+            }
             // Who pressed Ctrl-C has ended all nodes, and knows.
             Notice::Failed(_) if exit::asked_code() == INTERRUPTED => {
                 self.state = DriverState::Over(INTERRUPTED, None);
@@ -1077,15 +1111,16 @@ impl Driver {
     pub(super) fn settle_epoch(&mut self, dialler: NodeId, proposed: u64) -> u64 {
         let known = self.epochs.get(&dialler).copied().unwrap_or(0);
         let mut epoch = known.max(proposed) / 2 * 2 + u64::from(dialler < self.me.id);
-        while self
-            .stood
-            .get(&dialler)
-            .is_some_and(|stood| epoch <= *stood)
-        {
+        while self.has_stood(dialler, epoch) {
             epoch += 2;
         }
         self.epochs.insert(dialler, epoch.max(known));
         epoch
+    }
+
+    /// Has a connection to that node stood with this number or a higher one?
+    pub(super) fn has_stood(&self, id: NodeId, epoch: u64) -> bool {
+        self.stood.get(&id).is_some_and(|stood| epoch <= *stood)
     }
 
     pub(super) fn epoch_of(&self, id: NodeId) -> u64 {
@@ -1097,6 +1132,9 @@ impl Driver {
     }
 
     /// A connection stands, and both sides know its number. If there is one with a higher number already, it goes.
+    ///
+    /// # Errors
+    /// This node has begun another life since it greeted as `me`: the connection would be one of the life before.
     #[expect(
         clippy::too_many_arguments,
         reason = "all that two greetings found out"
@@ -1105,12 +1143,17 @@ impl Driver {
         &mut self,
         net: &Rc<Net>,
         now: Duration,
+        me: Peer,
         identity: Identity,
         epoch: u64,
         connection: Connection,
         (send, recv): (SendStream, RecvStream),
         frames: Frames,
-    ) {
+    ) -> Result<(), Failure> {
+        if self.me().peer != me {
+            connection.close(Close::Reborn.code(), b"I have begun another life");
+            return Err(Failure::Crossed(epoch));
+        }
         let peer = identity.peer;
         self.forget_strangers();
         for numbers in [&mut self.epochs, &mut self.stood] {
@@ -1120,7 +1163,7 @@ impl Driver {
         if let Some(old) = self.links.get(&peer) {
             if old.epoch >= epoch {
                 connection.close(Close::Replaced.code(), b"another connection took its place");
-                return;
+                return Ok(());
             }
             old.close(Close::Replaced, "another connection took its place");
         }
@@ -1158,6 +1201,7 @@ impl Driver {
         tokio::task::spawn_local(read_datagrams(Rc::clone(net), peer, epoch, connection));
         tokio::task::spawn_local(write(Rc::clone(net), peer, epoch, unblock));
         self.make_room();
+        Ok(())
     }
 
     /// The numbers of connections to nodes that are gone are kept for a while only.

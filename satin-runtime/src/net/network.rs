@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     Join, Settings, accept,
-    bridge::{Bridge, BridgeNews, Here, Joins},
+    bridge::{Bridge, BridgeNews, Joins, LocalLattices},
     credential::{Credential, CredentialError},
     dial,
     discovery::{self, Advertised, DiscoveryError},
@@ -43,7 +43,7 @@ use super::{
 use crate::{
     codes::{self, ErrorCode},
     config::Setting,
-    data,
+    data, fence,
     job::codec,
     node::{self, Event, Identity, Node, NodeId, RepairMode},
     observe::{
@@ -575,7 +575,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
         });
     }
     let joins = Arc::<Joins>::default();
-    let lattices = Box::new(Here {
+    let lattices = Box::new(LocalLattices {
         lattices: data::lattices(),
         joins: Arc::clone(&joins),
     });
@@ -592,6 +592,7 @@ async fn set_up(setting_up: SettingUp) -> Result<(Rc<Net>, Settings), NetError> 
             Some(open_store(&settings, store, &Arc::new(credential), &door, gate, news).await?)
         }
     };
+    fence::opens(gate.number(), storage.as_ref().map(Storage::fences));
     let node = Node::new(config, me, lattices, rand::random(), began.elapsed());
     let sampler = Sampler::new(gate.watch());
     let bridge = Bridge::new(gate, Arc::clone(&news), joins);

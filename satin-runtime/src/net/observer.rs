@@ -447,7 +447,7 @@ impl Dialler {
             .map_err(|error| Failure::Silence(error.to_string()))?;
         let connection = tokio::select! {
             connected = connecting => connected?,
-            () = greeting::nobody_listens(route) => return Err(Failure::Silence(greeting::NO_PROCESS.into())),
+            () = greeting::nobody_listens(addr) => return Err(Failure::Silence(greeting::NO_PROCESS.into())),
         };
         let (mut send, mut recv) = connection.open_bi().await?;
         let hello = Greeting::Hello(Box::new(self.hello()));

@@ -1,4 +1,4 @@
-//! The thread that talks to the store: calls of a store block, and no other thread waits for them.
+//! The thread that talks to the store. Its calls block: only a thread that asks for a fence waits for them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -6,10 +6,10 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{self, RecvTimeoutError},
+        mpsc,
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::oneshot;
@@ -17,19 +17,16 @@ use tokio::sync::oneshot;
 use super::bridge::BridgeNews;
 use crate::{
     codes, data,
-    job::{Batch, BoundName, HeldValue, Offer, RootName, ValueBytes, ValueName},
-    node::{Event, Peer, RunEpoch, StorageOrder},
+    fence::{FenceDesk, FenceRequest, NoFence},
+    job::{Batch, BoundName, HeldValue, MainBeat, Offer, RootName, ValueBytes, ValueName},
+    node::{Event, MainStep, NodeId, Peer, RunEpoch, StorageOrder},
     observe::log,
     stable::{
         StableError,
-        runs::{Appended, BeginError, BeginRequest, LogName, LogWriter, RunPlace, Runs},
+        runs::{Appended, BeginError, BeginRequest, LogName, LogWriter, RunPlace, Runs, Stays},
     },
     worker::{Gate, RootKey},
 };
-
-/// Between two looks of a master whether another pool goes on with its run, at least: a period, if that is longer. Too short:
-/// a store is asked for nothing. Too long: two pools do the same work.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// The bytes of values that are held until the results of root jobs that mention them are written, at most. Too small: such results
 /// are not stored, as the values are gone by then. Too large: memory.
@@ -39,12 +36,26 @@ const MOST_HELD: usize = 256 << 20;
 enum Request {
     /// An order of the node, in the life that it lives.
     Node { me: Peer, order: StorageOrder },
-    /// The run is done, with that exit code.
-    Finish(i32, oneshot::Sender<()>),
+    /// The run is done.
+    Finish(RunFinish, oneshot::Sender<()>),
     /// The pool is over, and with it perhaps the run.
     CloseLog(oneshot::Sender<()>),
     /// A root job has a result that mentions these values: they stay until it is written.
     Hold(Vec<HeldValue>),
+    /// `main` asks for a fence.
+    Fence(FenceRequest),
+    /// `main` does not run here any more.
+    MainStopped,
+}
+
+/// The end of a run, as the node sees it that has run `main`.
+pub(super) struct RunFinish {
+    /// The exit code.
+    pub(super) code: i32,
+    /// The nodes of this side, all of which have heard of the end, or will.
+    pub(super) members: Vec<NodeId>,
+    /// There are other nodes, some of which may be at another side of a cut, and look into the store.
+    pub(super) has_others: bool,
 }
 
 /// The node's way to the store. Dropping it lets what was ordered be done, and does not wait for that.
@@ -76,20 +87,16 @@ impl Storage {
             writer: None,
             has_failed: false,
             held: VecDeque::new(),
-            looked: None,
+            main: None,
+            fences: Vec::new(),
         };
         let thread = std::thread::Builder::new()
             .name("satin-store".into())
             // Bounds of the user's are joined here.
             .stack_size(desk.parts.gate.stack_size());
         let serve = move || {
-            loop {
-                match queue.recv_timeout(desk.until_look()) {
-                    Ok(request) => desk.serve(request),
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => break,
-                }
-                desk.look();
+            for request in queue {
+                desk.serve(request);
             }
         };
         let thread = log::spawn(thread, serve)?;
@@ -114,11 +121,24 @@ impl Storage {
         self.ask(Request::Node { me, order });
     }
 
-    /// The run is done, with that exit code. The receiver ends when the store knows.
-    pub(super) fn finish(&self, code: i32) -> oneshot::Receiver<()> {
+    /// The run is done. The receiver ends when the store knows.
+    pub(super) fn finish(&self, finish: RunFinish) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
-        self.ask(Request::Finish(code, done));
+        self.ask(Request::Finish(finish, done));
         is_done
+    }
+
+    /// `main` does not run here any more: another node runs it.
+    pub(super) fn main_stopped(&self) {
+        self.ask(Request::MainStopped);
+    }
+
+    /// The way by which `main` asks for a fence.
+    pub(super) fn fences(&self) -> FenceDesk {
+        let requests = self.requests.clone();
+        FenceDesk::new(move |request| {
+            let _ = requests.send(Request::Fence(request)); // without a thread the request is dropped, and whoever waits hears of that
+        })
     }
 
     /// Holds the values that a root job's result mentions until that is written.
@@ -149,8 +169,10 @@ struct Desk {
     has_failed: bool,
     /// The values that results of root jobs mention which are not written yet.
     held: VecDeque<HeldValue>,
-    /// The run of this node as master, and when it was looked for a later epoch.
-    looked: Option<(RunEpoch, Instant)>,
+    /// The `main` that this node has begun last, as master of that run, and its last sign of life.
+    main: Option<(RunEpoch, MainBeat)>,
+    /// Requests that wait: the latest `main` was not that of this node when they were made. With each goes how often it has been looked at.
+    fences: Vec<(FenceRequest, u32)>,
 }
 
 impl Desk {
@@ -164,11 +186,16 @@ impl Desk {
                     self.parts.news.tell(answer);
                 }
             }
-            Request::Finish(code, done) => {
-                self.finish(code);
+            Request::Finish(finish, done) => {
+                self.finish(&finish);
                 let _ = done.send(()); // the network thread may be on its way out
             }
             Request::Hold(values) => self.hold(values),
+            Request::Fence(request) => self.fence(request),
+            Request::MainStopped => {
+                self.main = None;
+                self.refuse_fences(&NoFence::Later);
+            }
             Request::CloseLog(done) => {
                 self.close_log();
                 let _ = done.send(()); // the same
@@ -184,13 +211,28 @@ impl Desk {
                 alive,
             } => {
                 self.parts.request.founder = founder.0;
-                Some(match self.open(known, &alive) {
-                    Ok((run, batch)) => Event::RunOpened { run, batch },
-                    Err(error) => Event::CannotOpenRun {
-                        text: codes::explained(&error),
-                        is_refused: !matches!(error, BeginError::Store(_)),
-                    },
-                })
+                let opened = self.open(me, known, &alive);
+                Some(opened.unwrap_or_else(|error| Event::CannotOpenRun {
+                    text: codes::explained(&error),
+                    is_refused: !matches!(error, BeginError::Store(_)),
+                }))
+            }
+            StorageOrder::LookAtMain { run, and } => {
+                let seen = self.look_at_main(me, run, and);
+                self.note_run(run, seen.as_ref().err());
+                match seen {
+                    Ok(seen) => {
+                        if !matches!(seen, Event::MainSeen { .. }) {
+                            self.refuse_fences(&NoFence::Later);
+                        }
+                        Some(seen)
+                    }
+                    Err(error) => {
+                        tracing::debug!("no look at the run {}: {error}", run.run);
+                        self.refuse_fences(&NoFence::Store(error.to_string()));
+                        Some(Event::NoLook)
+                    }
+                }
             }
             StorageOrder::Write {
                 number,
@@ -242,15 +284,25 @@ impl Desk {
     /// Finds the run, or begins one, and loads what no live node has.
     fn open(
         &mut self,
+        me: Peer,
         known: Option<RunEpoch>,
         alive: &[Peer],
-    ) -> Result<(RunEpoch, Batch), BeginError> {
+    ) -> Result<Event, BeginError> {
         let run = match known {
             Some(run) => run,
             None => self.begin()?,
         };
-        self.looked = Some((run, Instant::now()));
         let place = self.place(run);
+        if known.is_some() {
+            if let Some(code) = self.parts.runs.end(&place)? {
+                return Ok(Event::RunIsOver(code));
+            }
+            // Of a run that was removed nothing comes back.
+            let epoch = self.parts.runs.epoch(&place);
+            self.note_run(run, epoch.as_ref().err());
+            epoch?;
+        }
+        self.begin_main(me, run)?;
         let is_gone = |log: &LogName| {
             log.epoch != run.epoch || !alive.iter().any(|peer| is_of_process(log, peer))
         };
@@ -267,7 +319,80 @@ impl Desk {
                 },
             );
         }
-        Ok((run, batch))
+        Ok(Event::RunOpened { run, batch })
+    }
+
+    /// From now on the `main` of this node is the latest.
+    fn begin_main(&mut self, me: Peer, run: RunEpoch) -> Result<(), StableError> {
+        let (place, by) = (self.place(run), me.id.0);
+        let begun = self.parts.runs.begin_main(&place, run.epoch, by)?;
+        self.main = Some((run, begun));
+        Ok(())
+    }
+
+    /// Looks which `main` of the run is the latest.
+    fn look_at_main(
+        &mut self,
+        me: Peer,
+        run: RunEpoch,
+        step: MainStep,
+    ) -> Result<Event, StableError> {
+        let place = self.place(run);
+        if let Some(code) = self.parts.runs.end(&place)? {
+            return Ok(Event::RunIsOver(code));
+        }
+        if let Some(epoch) = self.later_epoch(run)? {
+            return Ok(Event::Superseded(epoch));
+        }
+        if step == MainStep::BeLatest {
+            self.begin_main(me, run)?;
+        }
+        let latest = self.parts.runs.latest_main(&place)?;
+        let is_own = self.is_own(latest);
+        if step == MainStep::GoOn
+            && is_own
+            && let Some((_, main)) = &mut self.main
+        {
+            self.parts.runs.beat(&place, main)?;
+        }
+        self.answer_fences(is_own);
+        Ok(Event::MainSeen { latest, is_own })
+    }
+
+    /// Is the latest `main` that of this node?
+    fn is_own(&self, latest: Option<MainBeat>) -> bool {
+        let own = self.main.map(|(_, main)| main.number);
+        own.is_some() && own == latest.map(|latest| latest.number)
+    }
+
+    fn fence(&mut self, request: FenceRequest) {
+        let Some((run, _)) = self.main else {
+            return request.answer(Err(NoFence::NotMain));
+        };
+        let latest = self.parts.runs.latest_main(&self.place(run));
+        self.fences.push((request, 0));
+        match latest {
+            Ok(latest) => self.answer_fences(self.is_own(latest)),
+            Err(error) => self.refuse_fences(&NoFence::Store(error.to_string())),
+        }
+    }
+
+    fn refuse_fences(&mut self, why: &NoFence) {
+        for (request, _) in self.fences.drain(..) {
+            request.answer(Err(why.clone()));
+        }
+    }
+
+    /// Answers those who have asked for a fence. If the latest `main` is not that of this node they wait until that has been looked at twice: its
+    /// side may just have come over.
+    fn answer_fences(&mut self, is_own: bool) {
+        for (request, looks) in std::mem::take(&mut self.fences) {
+            match self.main {
+                Some((run, main)) if is_own => request.answer(Ok((run.run, main.number))),
+                _ if looks < 2 => self.fences.push((request, looks + 1)),
+                _ => request.answer(Err(NoFence::Later)),
+            }
+        }
     }
 
     fn begin(&self) -> Result<RunEpoch, BeginError> {
@@ -381,28 +506,6 @@ impl Desk {
         }
     }
 
-    /// The time until the next look for another pool.
-    fn until_look(&self) -> Duration {
-        let every = self.parts.every.max(LOOK);
-        let left = |(_, at): (RunEpoch, Instant)| every.saturating_sub(at.elapsed());
-        self.looked.map_or(Duration::MAX, left)
-    }
-
-    /// Looks now and then whether another pool goes on with the run that this node has opened as master.
-    fn look(&mut self) {
-        let Some((run, _)) = self.looked.filter(|_| self.until_look().is_zero()) else {
-            return;
-        };
-        self.looked = Some((run, Instant::now()));
-        let later = self.later_epoch(run);
-        self.note_run(run, later.as_ref().err());
-        match later {
-            Ok(Some(epoch)) => self.parts.news.tell(Event::Superseded(epoch)),
-            Ok(None) => {}
-            Err(error) => tracing::debug!("no look at the run {}: {error}", run.run),
-        }
-    }
-
     /// The store has been asked for the run. Says so once if the run is not there any more, or there again.
     fn note_run(&self, RunEpoch { run, .. }: RunEpoch, failed: Option<&StableError>) {
         let has_run = match failed {
@@ -426,45 +529,64 @@ impl Desk {
         runs.later_epoch(&self.place(run), run.epoch, founder)
     }
 
-    fn finish(&mut self, code: i32) {
-        let opened = self.looked.take().map(|(run, _)| run);
+    fn finish(&mut self, finish: &RunFinish) {
+        let opened = self.main.map(|(run, _)| run);
         let written = self.writer.as_ref().map(|(run, ..)| *run);
         if let Some(run) = opened.or(written) {
-            self.finish_run(run, code);
+            self.finish_run(run, finish);
         }
         // After a partition this pool may have gone on with the run of the other part.
         if let Some(run) = written.filter(|run| opened.is_some_and(|opened| opened.run != run.run))
         {
             match self.parts.runs.is_removed(&self.place(run)) {
                 Ok(true) => self.close_log(), // the other part is over too
-                _ => self.finish_run(run, code),
+                _ => self.finish_run(run, finish),
             }
         }
     }
 
-    fn finish_run(&mut self, run: RunEpoch, code: i32) {
-        match self.later_epoch(run) {
-            Ok(None) => {}
-            Ok(Some(_)) => return, // it is another pool's by now
+    fn finish_run(&mut self, run: RunEpoch, finish: &RunFinish) {
+        let place = self.place(run);
+        let name = run.run;
+        match self.is_needed(run, &finish.members) {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::warn!(
+                    "the run {name} stays in the store: another start of it, or a later `main` at another side of a cut, goes on with it"
+                );
+                return;
+            }
             // A store that was moved has no run either.
             Err(StableError::Missing(_)) => {
-                let run = run.run;
                 tracing::warn!(
-                    "the end of the run {run} is not noted, as the run is not in the store: it may be resumed if its files come back"
+                    "the end of the run {name} is not noted, as the run is not in the store: it may be resumed if its files come back"
                 );
                 return self.close_log();
             }
             Err(error) => {
-                let run = run.run;
-                tracing::warn!("the run {run} stays in the store, and may be resumed: {error}");
+                tracing::warn!("the run {name} stays in the store, and may be resumed: {error}");
                 return self.close_log();
             }
         }
         self.writer.take_if(|(written, ..)| *written == run);
-        let place = self.place(run);
-        if let Err(error) = self.parts.runs.finish(&place, code, self.parts.keep) {
-            tracing::warn!("the run {}: {error}", run.run);
+        let stays = match finish.has_others {
+            _ if self.parts.keep => Stays::All,
+            true => Stays::Note,
+            false => Stays::Nothing,
+        };
+        if let Err(error) = self.parts.runs.finish(&place, finish.code, stays) {
+            tracing::warn!("the run {name}: {error}");
         }
+    }
+
+    /// Does another pool go on with that run, or a later `main` of this one at another side of a cut?
+    fn is_needed(&self, run: RunEpoch, members: &[NodeId]) -> Result<bool, StableError> {
+        if self.later_epoch(run)?.is_some() {
+            return Ok(true);
+        }
+        let latest = self.parts.runs.latest_main(&self.place(run))?;
+        let is_here = |latest: MainBeat| members.contains(&NodeId(latest.by));
+        Ok(!self.is_own(latest) && !latest.is_none_or(is_here))
     }
 
     /// The pool is over. If its run has been removed, what this node was writing meanwhile goes too.
@@ -493,6 +615,7 @@ fn failed(order: &StorageOrder) -> Option<Event> {
             number: *number,
             text: text.into(),
         }),
+        StorageOrder::LookAtMain { .. } => Some(Event::NoLook),
         StorageOrder::Forget(_) => None,
         StorageOrder::ReadLog { peer, .. } => Some(Event::LogRead {
             peer: *peer,

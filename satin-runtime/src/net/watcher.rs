@@ -159,7 +159,7 @@ struct Watched {
 }
 
 /// What came of a look.
-enum Done {
+enum LookOutcome {
     /// At a node: its news, and the members if it was asked for them.
     Looked(SocketAddr, Result<Box<Answered>, NoLook>),
     /// For the members, at all addresses where there might be one.
@@ -183,7 +183,7 @@ struct Round<W> {
     dialler: Dialler,
     join: Join,
     watched: BTreeMap<SocketAddr, Watched>,
-    looks: JoinSet<Done>,
+    looks: JoinSet<LookOutcome>,
     /// Nodes are being searched for.
     is_searching: bool,
     /// Nodes that are no members any more, while looks at them are under way, whose outcome tells how they went.
@@ -235,15 +235,16 @@ impl<W: Watching> Round<W> {
             let (addr, ear, next) = (*addr, watched.ear.take(), watched.next);
             let dialler = self.dialler.clone();
             self.looks.spawn(async move {
-                Done::Looked(addr, look_at(dialler, addr, ear, next, with_members).await)
+                LookOutcome::Looked(addr, look_at(dialler, addr, ear, next, with_members).await)
             });
         }
         if asks_for_members && !self.is_searching {
             self.is_searching = true;
             let known = self.watched.keys().copied().collect();
             let search = search(self.dialler.clone(), self.join.clone(), known);
-            self.looks
-                .spawn(async { Done::Searched(search.await.map_err(|error| error.to_string())) });
+            self.looks.spawn(async {
+                LookOutcome::Searched(search.await.map_err(|error| error.to_string()))
+            });
         }
     }
 
@@ -263,10 +264,10 @@ impl<W: Watching> Round<W> {
     }
 
     /// A look is done; `None` if it panicked.
-    fn done(&mut self, done: Option<Done>) {
+    fn done(&mut self, done: Option<LookOutcome>) {
         match done {
-            Some(Done::Looked(addr, looked)) => self.looked(addr, looked),
-            Some(Done::Searched(found)) => {
+            Some(LookOutcome::Looked(addr, looked)) => self.looked(addr, looked),
+            Some(LookOutcome::Searched(found)) => {
                 self.is_searching = false;
                 match found {
                     Ok(pool) => self.meet(pool),

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The version of all that is said. Nodes of another are refused.
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 
 const MAGIC: [u8; 5] = *b"satin";
 const HEADER: usize = 4;
@@ -491,15 +491,22 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
-    use proptest::{collection::vec, prelude::*};
+    use std::net::{IpAddr, SocketAddr};
+
+    use proptest::{collection::vec, option, prelude::*, sample::select, test_runner::TestRunner};
+    use strum::VariantArray;
 
     use super::*;
     use crate::{
         job::{
-            Answer, BoundName, Fingerprint, History, JobId, Kept, Offer, Parcel, RootName, RootRun,
-            Unfit, ValueName, ValueSize,
+            Answer, BoundName, Fingerprint, History, JobId, JobName, Kept, Offer, Parcel, RootName,
+            RootRun, RunName, Saved, Unfit, ValueName, ValueSize,
         },
-        node::{NodeId, Request, RequestKind, Spent, Token},
+        node::{
+            Envelope, MessageKind, NodeId, Page, Prefetch, Relayed, Request, RequestKind, RunEpoch,
+            SheetChange, Side, Spent, Token, Wanted,
+            message::{Cargo, How},
+        },
     };
 
     fn peer() -> impl Strategy<Value = Peer> {
@@ -509,13 +516,16 @@ mod tests {
         })
     }
 
+    fn address() -> impl Strategy<Value = SocketAddr> {
+        any::<(IpAddr, u16)>().prop_map(SocketAddr::from)
+    }
+
     fn identity() -> impl Strategy<Value = Identity> {
-        let addr = any::<(std::net::IpAddr, u16)>().prop_map(std::net::SocketAddr::from);
         (
             peer(),
             "[a-z0-9-]{0,20}",
             "[a-z]{0,9}",
-            addr,
+            address(),
             any::<u64>(),
             0u32..1000,
         )
@@ -628,65 +638,291 @@ mod tests {
         ]
     }
 
-    fn message() -> impl Strategy<Value = Message> {
-        let jobs = || vec((any::<u64>().prop_map(Token), parcel()), 0..5);
+    fn job_id() -> impl Strategy<Value = JobId> {
+        vec(any::<u32>(), 0..40).prop_map(JobId::from_iter)
+    }
+
+    fn job_name() -> impl Strategy<Value = JobName> {
+        let fingerprint = any::<u64>().prop_map(Fingerprint);
+        (job_id(), fingerprint).prop_map(|(id, fingerprint)| JobName::new(id, fingerprint))
+    }
+
+    fn saved() -> impl Strategy<Value = Vec<Saved>> {
+        let root = any::<u64>().prop_map(Fingerprint);
+        let saved = (job_name(), root, answer());
+        vec(
+            saved.prop_map(|(name, root, answer)| Saved { name, root, answer }),
+            0..3,
+        )
+    }
+
+    fn token() -> impl Strategy<Value = Token> {
+        any::<u64>().prop_map(Token)
+    }
+
+    fn page() -> impl Strategy<Value = Page> {
+        let change = prop_oneof![
+            (job_name(), any::<bool>())
+                .prop_map(|(name, finished)| SheetChange::Orphan { name, finished }),
+            job_name().prop_map(SheetChange::Withdrawn),
+            peer().prop_map(SheetChange::Flushed),
+            job_id().prop_map(SheetChange::Closed),
+            (job_name(), peer()).prop_map(|(name, peer)| SheetChange::Deadly(name, peer)),
+            job_name().prop_map(SheetChange::Harmless),
+        ];
+        let versions = any::<(u64, u64)>();
+        (peer(), versions, vec(change, 0..5)).prop_map(|(owner, (after, version), changes)| Page {
+            owner,
+            after,
+            version,
+            changes,
+        })
+    }
+
+    fn envelope() -> impl Strategy<Value = Envelope> {
+        let what = prop_oneof![
+            identity().prop_map(Relayed::Call),
+            identity().prop_map(Relayed::Accept),
+            bytes().prop_map(Relayed::Message),
+            Just(Relayed::Broken),
+            Just(Relayed::Done),
+        ];
+        (peer(), peer(), any::<u64>(), what).prop_map(|(from, to, epoch, what)| Envelope {
+            from,
+            to,
+            epoch,
+            what,
+        })
+    }
+
+    fn cargo_of_jobs() -> impl Strategy<Value = Cargo> {
+        let jobs = vec((token(), parcel()), 0..5);
+        (any::<u64>(), jobs, any::<u32>(), any::<u64>()).prop_map(
+            |(request, jobs, left, sent_ms)| Cargo::Jobs {
+                request: Request(request),
+                jobs,
+                left,
+                sent_ms,
+            },
+        )
+    }
+
+    fn cargo_of_answers() -> impl Strategy<Value = Cargo> {
+        vec((token(), answer()), 0..5).prop_map(Cargo::Answers)
+    }
+
+    fn cargo_to_keep() -> impl Strategy<Value = Cargo> {
+        (any::<u64>(), saved()).prop_map(|(number, saved)| Cargo::Keep { number, saved })
+    }
+
+    fn cargo_of_copies() -> impl Strategy<Value = Cargo> {
+        (any::<u64>(), vec(job_id(), 0..3), saved()).prop_map(|(number, under, saved)| {
+            Cargo::Copies {
+                number,
+                under,
+                saved,
+            }
+        })
+    }
+
+    fn cargo() -> impl Strategy<Value = Cargo> {
         prop_oneof![
-            (any::<u64>(), any::<u32>(), request_kind()).prop_map(|(request, most, kind)| {
-                Message::Steal {
+            cargo_of_jobs(),
+            cargo_of_answers(),
+            cargo_to_keep(),
+            cargo_of_copies()
+        ]
+    }
+
+    /// A message of that kind. A new kind does not compile until it is made here.
+    fn of_kind(kind: MessageKind) -> BoxedStrategy<Message> {
+        use Message as M;
+        let number = any::<u64>;
+        let how = prop_oneof![
+            Just(How::Anyhow),
+            Just(How::Insist),
+            peer().prop_map(How::Fetch)
+        ];
+        match kind {
+            MessageKind::Steal => (number(), any::<u32>(), request_kind())
+                .prop_map(|(request, most, kind)| M::Steal {
                     request: Request(request),
                     most,
                     kind,
-                }
-            }),
-            (any::<u64>(), jobs(), any::<u32>(), any::<u64>()).prop_map(
-                |(request, jobs, left, sent_ms)| Message::Jobs {
-                    request: Request(request),
-                    jobs,
-                    left,
-                    sent_ms,
-                }
-            ),
-            vec((any::<u64>().prop_map(Token), answer()), 0..5).prop_map(Message::Answers),
-            any::<u64>().prop_map(|request| Message::NotWorth(Request(request))),
-            vec((any::<u64>().prop_map(Token), spent()), 0..5).prop_map(Message::Spent),
-            vec((any::<u64>().prop_map(Token), any::<u16>()), 0..5).prop_map(Message::PartsDone),
-            vec(any::<u8>(), 0..50).prop_map(Message::Trial),
-            any::<u64>().prop_map(Message::TrialArrived),
-            tokens().prop_map(Message::Acknowledge),
-            tokens().prop_map(Message::Recall),
-            tokens().prop_map(Message::Begin),
-            tokens().prop_map(Message::Go),
-            (tokens(), tokens()).prop_map(|(outstanding, hosted)| Message::Lists {
-                outstanding,
-                hosted
-            }),
-            bytes().prop_map(Message::Gossip),
-            identity().prop_map(Message::Join),
-            identity().prop_map(Message::Missed),
-            (any::<u32>(), peer(), any::<i32>()).prop_map(|(term, peer, code)| Message::Ended {
-                term,
-                master: peer.id,
-                code
-            }),
-            vec(root_run(), 0..4).prop_map(Message::RootsDone),
-            vec(root_run(), 0..4).prop_map(|runs| {
-                Message::AreOver(runs.into_iter().map(|run| run.name).collect())
-            }),
-            (name(), any::<u64>(), any::<u64>(), bytes()).prop_map(
-                |(name, offset, total, bytes)| Message::Part {
+                })
+                .boxed(),
+            MessageKind::Jobs => cargo_of_jobs().prop_map(M::from).boxed(),
+            MessageKind::NotWorth => number().prop_map(|it| M::NotWorth(Request(it))).boxed(),
+            MessageKind::Cut => number().prop_map(|it| M::Cut(Request(it))).boxed(),
+            MessageKind::Spent => vec((token(), spent()), 0..5).prop_map(M::Spent).boxed(),
+            MessageKind::Trial => bytes().prop_map(M::Trial).boxed(),
+            MessageKind::TrialArrived => number().prop_map(M::TrialArrived).boxed(),
+            MessageKind::PartsDone => vec((token(), any::<u16>()), 0..5)
+                .prop_map(M::PartsDone)
+                .boxed(),
+            MessageKind::Answers => cargo_of_answers().prop_map(M::from).boxed(),
+            MessageKind::Acknowledge => tokens().prop_map(M::Acknowledge).boxed(),
+            MessageKind::Recall => tokens().prop_map(M::Recall).boxed(),
+            MessageKind::Lists => (tokens(), tokens())
+                .prop_map(|(outstanding, hosted)| M::Lists {
+                    outstanding,
+                    hosted,
+                })
+                .boxed(),
+            MessageKind::Have => tokens().prop_map(M::Have).boxed(),
+            MessageKind::Disown => tokens().prop_map(M::Disown).boxed(),
+            MessageKind::Claim => {
+                let wanted = (token(), job_name());
+                let wanted = wanted.prop_map(|(token, name)| Wanted { token, name });
+                vec(wanted, 0..5).prop_map(M::Claim).boxed()
+            }
+            MessageKind::Miss => tokens().prop_map(M::Miss).boxed(),
+            MessageKind::Table => vec(page(), 0..3).prop_map(M::Table).boxed(),
+            MessageKind::Versions => vec((peer(), number()), 0..5).prop_map(M::Versions).boxed(),
+            MessageKind::Keep => cargo_to_keep().prop_map(M::from).boxed(),
+            MessageKind::Kept => number().prop_map(M::Kept).boxed(),
+            MessageKind::Copies => cargo_of_copies().prop_map(M::from).boxed(),
+            MessageKind::Copied => number().prop_map(M::Copied).boxed(),
+            MessageKind::Abandon => (token(), option::of(peer()), vec(job_name(), 0..3))
+                .prop_map(|(token, heir, below)| M::Abandon { token, heir, below })
+                .boxed(),
+            MessageKind::Begin => tokens().prop_map(M::Begin).boxed(),
+            MessageKind::Go => tokens().prop_map(M::Go).boxed(),
+            MessageKind::Draining => Just(M::Draining).boxed(),
+            MessageKind::Gossip => bytes().prop_map(M::Gossip).boxed(),
+            MessageKind::Join => (identity(), option::of(side()))
+                .prop_map(|(who, toward)| M::Join { who, toward })
+                .boxed(),
+            MessageKind::Ask => identity().prop_map(M::Ask).boxed(),
+            MessageKind::Welcome => {
+                let numbers = (number(), any::<u32>(), any::<u32>(), peer());
+                let lists = (
+                    vec(identity(), 0..4),
+                    vec(peer(), 0..3),
+                    offers(),
+                    vec(identity(), 0..3),
+                );
+                let welcome = (numbers, lists).prop_map(|(numbers, lists)| {
+                    let (stamp, term, branches, founder) = numbers;
+                    let (members, draining, offers, lost) = lists;
+                    M::Welcome {
+                        stamp,
+                        term,
+                        branches,
+                        founder: founder.id,
+                        members,
+                        draining,
+                        offers,
+                        lost,
+                    }
+                });
+                welcome.boxed()
+            }
+            MessageKind::Here => (identity(), side(), any::<bool>())
+                .prop_map(|(who, side, asks)| M::Here { who, side, asks })
+                .boxed(),
+            MessageKind::Goodbye => Just(M::Goodbye).boxed(),
+            MessageKind::DeclaredDead => (peer(), side())
+                .prop_map(|(peer, side)| M::DeclaredDead { peer, side })
+                .boxed(),
+            MessageKind::GiveWay => (side(), address())
+                .prop_map(|(side, to)| M::GiveWay { side, to })
+                .boxed(),
+            MessageKind::Missed => (identity(), side())
+                .prop_map(|(who, side)| M::Missed { who, side })
+                .boxed(),
+            MessageKind::Ping => number().prop_map(M::Ping).boxed(),
+            MessageKind::Pong => number().prop_map(M::Pong).boxed(),
+            MessageKind::Relay => envelope().prop_map(M::Relay).boxed(),
+            MessageKind::Master => (any::<(u32, u32)>(), identity())
+                .prop_map(|((term, branches), master)| M::Master {
+                    term,
+                    branches,
+                    master,
+                })
+                .boxed(),
+            MessageKind::Ended => (any::<u32>(), peer(), any::<i32>())
+                .prop_map(|(term, peer, code)| M::Ended {
+                    term,
+                    master: peer.id,
+                    code,
+                })
+                .boxed(),
+            MessageKind::Run => (option::of(any::<(u32, u64)>()), number())
+                .prop_map(|(run, version)| M::Run {
+                    run: run.map(|(epoch, run)| RunEpoch {
+                        epoch,
+                        run: RunName(run),
+                    }),
+                    version,
+                })
+                .boxed(),
+            MessageKind::RootsDone => vec(root_run(), 0..4).prop_map(M::RootsDone).boxed(),
+            MessageKind::AreOver => vec(root(), 0..4).prop_map(M::AreOver).boxed(),
+            MessageKind::Want => (name(), root(), number(), how, any::<bool>())
+                .prop_map(|(name, root, offset, how, lent)| M::Want {
+                    name,
+                    root,
+                    offset,
+                    how,
+                    lent,
+                })
+                .boxed(),
+            MessageKind::Part => (name(), number(), number(), bytes())
+                .prop_map(|(name, offset, total, bytes)| M::Part {
                     name,
                     offset,
                     total,
-                    bytes
-                }
-            ),
-            (name(), peer()).prop_map(|(name, peer)| Message::Elsewhere(name, peer)),
-            offers().prop_map(Message::Offers),
-            (any::<u64>(), offers())
-                .prop_map(|(version, offers)| Message::LargeOffers { version, offers }),
-            any::<u64>().prop_map(Message::Had),
-            Just(Message::Goodbye),
-        ]
+                    bytes,
+                })
+                .boxed(),
+            MessageKind::Elsewhere => (name(), peer())
+                .prop_map(|(name, peer)| M::Elsewhere(name, peer))
+                .boxed(),
+            MessageKind::Soon => name().prop_map(M::Soon).boxed(),
+            MessageKind::Prefetch => (name(), number(), root(), peer())
+                .prop_map(|(name, bytes, root, from)| {
+                    let value = ValueSize { name, bytes };
+                    M::Prefetch(Prefetch { value, root, from })
+                })
+                .boxed(),
+            MessageKind::NotPrefetched => name().prop_map(M::NotPrefetched).boxed(),
+            MessageKind::Unneeded => vec(name(), 0..4).prop_map(M::Unneeded).boxed(),
+            MessageKind::Unavailable => name().prop_map(M::Unavailable).boxed(),
+            MessageKind::Available => name().prop_map(M::Available).boxed(),
+            MessageKind::Waits => (name(), peer(), peer(), any::<u8>())
+                .prop_map(|(name, who, whom, hops)| M::Waits {
+                    name,
+                    who,
+                    whom,
+                    hops,
+                })
+                .boxed(),
+            MessageKind::Offers => offers().prop_map(M::Offers).boxed(),
+            MessageKind::OffersWith => (offers(), cargo())
+                .prop_map(|(offers, cargo)| M::OffersWith(offers, cargo))
+                .boxed(),
+            MessageKind::LargeOffers => (number(), offers())
+                .prop_map(|(version, offers)| M::LargeOffers { version, offers })
+                .boxed(),
+            MessageKind::Had => number().prop_map(M::Had).boxed(),
+        }
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        select(MessageKind::VARIANTS).prop_flat_map(of_kind)
+    }
+
+    fn side() -> impl Strategy<Value = Side> {
+        let numbers = any::<(u32, u32, u32)>();
+        let master = option::of((any::<u64>(), peer()));
+        (numbers, master, any::<bool>()).prop_map(|(numbers, master, has_master)| Side {
+            branches: numbers.0,
+            term: numbers.1,
+            master: master.map(|(stamp, peer)| (stamp, peer.id)),
+            has_master,
+            members: numbers.2,
+        })
     }
 
     fn hello() -> impl Strategy<Value = Hello> {
@@ -698,7 +934,7 @@ mod tests {
             identity(),
             any::<(bool, bool)>(),
             0..u64::MAX / 2,
-            proptest::option::of(peer()),
+            option::of(peer()),
         )
             .prop_map(
                 |(
@@ -739,15 +975,22 @@ mod tests {
         body
     }
 
-    proptest! {
-        #[test]
-        fn messages_come_back_whole(message in message()) {
-            let mut frame = Vec::new();
-            prop_assert_eq!(append(&message, &mut frame), None);
-            prop_assert_eq!(decode(&body(&frame)).expect("a message"), message.clone());
-            prop_assert_eq!(decode(&encode(&message)).expect("a message"), message);
+    #[test]
+    fn messages_of_each_kind_come_back_whole() {
+        let mut runner = TestRunner::new(ProptestConfig::with_cases(32));
+        for kind in MessageKind::VARIANTS {
+            let comes_back = runner.run(&of_kind(*kind), |message| {
+                let mut frame = Vec::new();
+                prop_assert_eq!(append(&message, &mut frame), None);
+                prop_assert_eq!(decode(&body(&frame)).expect("a message"), message.clone());
+                prop_assert_eq!(decode(&encode(&message)).expect("a message"), message);
+                Ok(())
+            });
+            assert_eq!(comes_back, Ok(()), "{kind}");
         }
+    }
 
+    proptest! {
         #[test]
         fn greetings_come_back_whole(hello in hello()) {
             let greeting = Greeting::Hello(Box::new(hello));

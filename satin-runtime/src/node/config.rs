@@ -118,6 +118,16 @@ pub enum Rule {
     Rebirth,
     /// Of two sides that meet after a cut one comes over.
     Sides,
+    /// Both sides know alike which of the two comes over.
+    Order,
+    /// A node that comes over leaves its side, and comes in anew.
+    ComeIn,
+    /// A node that has come over and is not let in founds a pool.
+    LetIn,
+    /// A node that has come over forgets which root jobs were over at its old side.
+    ForgetTime,
+    /// A result that is used again brings all bounds of its root job.
+    BringBounds,
     /// A node goes on as the next generation only if most nodes say that it is dead.
     Larger,
     /// A thief that has the job already says so.
@@ -142,6 +152,8 @@ pub enum Rule {
     ReadLogs,
     /// A master that finds a later start of its run ends.
     Epoch,
+    /// No other side of a cut begins `main` while the signs of life of the latest one go on.
+    OneMain,
     /// A segment is forgotten only when others have written what was in it.
     Covered,
     /// A task of a flow begins when what it reads is there. (This rule and those below are of flows: workers obey them, real ones always.)

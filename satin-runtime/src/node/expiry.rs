@@ -49,6 +49,9 @@ pub enum Expiry {
     /// No other node has taken a job that has taken down nodes: it is run where it is.
     #[strum(serialize = "held job")]
     Held,
+    /// What may be done by a site that was cut off has waited for it long enough.
+    #[strum(serialize = "late job")]
+    Late,
     /// Workers say nothing, and may have no room on their stacks: hosted jobs that have not begun go back.
     #[strum(serialize = "full stack")]
     FullStack,

@@ -41,6 +41,8 @@ pub(crate) struct Links {
     astray: BTreeMap<Peer, Option<Circuit>>,
     /// The highest epoch that was known for each peer: of the members, and of those met on the way in.
     known: BTreeMap<Peer, u64>,
+    /// The epochs of connections that were made in earlier lives of this node: up to that.
+    ended: BTreeMap<Peer, u64>,
 }
 
 /// The way that a message takes.
@@ -120,6 +122,19 @@ impl Links {
         stand.map(|(peer, _)| *peer)
     }
 
+    /// This node begins another life. Returns the peers to which direct connections stand or are being made, which are to be ended; what still
+    /// comes by them does not count.
+    pub(crate) fn end_all(&mut self) -> impl Iterator<Item = Peer> {
+        self.ended.extend(&self.known);
+        self.peers.keys().copied()
+    }
+
+    /// Does something count that came by that connection? Not if the connection has been replaced, or belongs to an earlier life.
+    pub(crate) fn counts(&self, peer: Peer, epoch: u64) -> bool {
+        let is_ended = self.ended.get(&peer).is_some_and(|ended| epoch <= *ended);
+        !is_ended && !self.is_stale(peer, epoch)
+    }
+
     /// Is a direct connection being made?
     pub(crate) fn is_connecting(&self, peer: Peer) -> bool {
         self.peers.get(&peer) == Some(&None)
@@ -187,7 +202,8 @@ impl Links {
 
     /// The highest epoch known for the peer.
     pub(crate) fn known(&self, peer: Peer) -> u64 {
-        self.known.get(&peer).copied().unwrap_or(0)
+        let known = [&self.known, &self.ended].map(|epochs| epochs.get(&peer).copied());
+        known.into_iter().flatten().max().unwrap_or(0)
     }
 
     /// Forgets a peer whose life is over.
@@ -207,6 +223,21 @@ impl Links {
 mod tests {
     use super::*;
     use crate::node::NodeId;
+
+    #[test]
+    fn what_comes_by_a_connection_of_an_earlier_life_does_not_count() {
+        let peer = NodeId(1).first_life();
+        let mut links = Links::default();
+        links.connected(peer, epoch_of(3));
+        assert_eq!(links.end_all().collect::<Vec<_>>(), [peer]);
+        links.disconnected(peer, epoch_of(3));
+        links.forget(peer);
+        assert!(!links.counts(peer, epoch_of(3)));
+        // A circuit, or another connection, to the same life of the peer.
+        assert!(links.counts(peer, links.known(peer) + 1));
+        links.connected(peer, epoch_of(4));
+        assert!(links.counts(peer, epoch_of(4)));
+    }
 
     #[test]
     fn two_calls_at_once_have_different_epochs_above_all_that_were_known() {

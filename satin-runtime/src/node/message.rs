@@ -10,10 +10,11 @@ use strum::{Display, EnumCount, EnumDiscriminants, VariantArray};
 
 use super::{
     identity::{Identity, NodeId, Peer},
-    shared::Prefetch,
-    stable::RunEpoch,
+    storage_order::RunEpoch,
 };
-use crate::job::{Answer, JobId, JobName, Offer, Parcel, RootName, RootRun, Saved, ValueName};
+use crate::job::{
+    Answer, JobId, JobName, Offer, Parcel, RootName, RootRun, Saved, ValueName, ValueSize,
+};
 
 /// The name of a theft or a claim. Given by the node that waits for the answer, new for each: a job that is taken again
 /// gets another.
@@ -191,7 +192,12 @@ pub enum Message {
     /// A packet of foca.
     Gossip(#[serde(with = "serde_bytes")] Vec<u8>),
     /// "Let me in." Answered by [`Message::Welcome`] from the master, by [`Message::Ask`] from others.
-    Join(Identity),
+    Join {
+        /// The node.
+        who: Identity,
+        /// The side of a cut to which the node comes over: one that will come over too does not let it in.
+        toward: Option<Side>,
+    },
     /// "The master is over there."
     Ask(Identity),
     /// "You are in."
@@ -239,9 +245,14 @@ pub enum Message {
         /// The address of a node there.
         to: SocketAddr,
     },
-    /// "I have lost that one." A node that sees it tells it so, by [`Message::DeclaredDead`]; a node that has
-    /// never heard of it looks for it.
-    Missed(Identity),
+    /// "I, at that side, have lost that one." A node that sees it tells it so, by [`Message::DeclaredDead`], unless that side has a
+    /// master and comes over to its own; a node that has never heard of it looks for it.
+    Missed {
+        /// The node that is lost.
+        who: Identity,
+        /// The side of the node that says so.
+        side: Side,
+    },
     /// "Are you there?" Answered by [`Message::Pong`] with the same number.
     Ping(u64),
     /// "I am."
@@ -396,7 +407,7 @@ impl Message {
         matches!(
             self,
             M::Gossip(_)
-                | M::Join(_)
+                | M::Join { .. }
                 | M::Ask(_)
                 | M::Welcome { .. }
                 | M::Here { .. }
@@ -436,17 +447,29 @@ impl Side {
         self.master.is_some() && of(self) == of(other)
     }
 
-    /// Does this side come over to that one? The side with fewer branches stays, then that of the later term, then that of the elder master. Two sides
-    /// without a master wait until one has one.
+    /// Does this side come over to that one? (Rule H4 of the design puts fewer branches first. But a side that waits, because the store says that its
+    /// `main` goes on, may wait for long: it is of more use at a branch.) A side that has a master stays, then the one with fewer branches, then that of the later term, then that of
+    /// the elder master. Two sides without a master wait until one has one.
     #[must_use]
     pub fn gives_way_to(&self, other: &Side) -> bool {
         let order = |side: &Side| (side.branches, Reverse(side.term), side.master);
         match (self.has_master, other.has_master) {
             (_, false) => false,
-            (false, true) => other.branches <= self.branches,
+            (false, true) => true,
             (true, true) => order(other) < order(self),
         }
     }
+}
+
+/// A value that will be needed, and where it is to be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Prefetch {
+    /// The value.
+    pub value: ValueSize,
+    /// The root job of which its flow is a part.
+    pub root: RootName,
+    /// The node that has it.
+    pub from: Peer,
 }
 
 /// An envelope that a third node passes on, between two that cannot reach each other.

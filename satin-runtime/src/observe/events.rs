@@ -71,6 +71,21 @@ pub enum Event {
         /// The node's site.
         site: String,
     },
+    /// The node is cut off from its master, and waits for it. Written by itself.
+    CutOff {
+        /// The node's site.
+        site: String,
+    },
+    /// The node begins `main` again at its side of a cut: a branch. Written by itself.
+    Branch {
+        /// The node's site.
+        site: String,
+    },
+    /// The node comes over to the other side of a cut. Written by itself.
+    ComesOver {
+        /// The node's site.
+        site: String,
+    },
     /// The node runs `main`. Written by itself, before `main` is called.
     Master {
         /// The node's site.
@@ -307,6 +322,9 @@ mod tests {
             Event::Left { site: site() },
             Event::Dead { site: site() },
             Event::Draining { site: site() },
+            Event::CutOff { site: site() },
+            Event::Branch { site: site() },
+            Event::ComesOver { site: site() },
             Event::Master {
                 site: site(),
                 term: 1,

@@ -130,12 +130,12 @@ impl Directory {
     }
 
     /// Makes the entries of a directory durable, and those of all above it if some of these are new.
-    fn sync(&self, directory: &Path, made: Made) -> io::Result<()> {
+    fn sync(&self, directory: &Path, made: MadeDirectories) -> io::Result<()> {
         sync_directory(directory)?;
         let above = directory.ancestors().skip(1);
         match made {
-            Made::Nothing => Ok(()),
-            Made::Directories => above
+            MadeDirectories::Nothing => Ok(()),
+            MadeDirectories::Directories => above
                 .take_while(|above| above.starts_with(&self.root))
                 .try_for_each(sync_directory),
         }
@@ -270,7 +270,7 @@ fn probe(directory: &Path) -> io::Result<()> {
 
 /// Whether directories were made for a file.
 #[derive(Clone, Copy)]
-enum Made {
+enum MadeDirectories {
     Nothing,
     Directories,
 }
@@ -279,12 +279,12 @@ enum Made {
 fn with_directories(
     directory: &Path,
     mut make: impl FnMut() -> io::Result<()>,
-) -> io::Result<Made> {
-    let mut made = Made::Nothing;
+) -> io::Result<MadeDirectories> {
+    let mut made = MadeDirectories::Nothing;
     for _ in 0..ATTEMPTS {
         match make() {
             Err(error) if is_missing(&error) => {
-                made = Made::Directories;
+                made = MadeDirectories::Directories;
                 allow_missing(make_directories(directory))?;
             }
             other => return other.map(|()| made),

@@ -5,7 +5,8 @@
 //! Root jobs of `main` end by number: each ends with it those that have a smaller one. So the `main` that came to its end has
 //! called, when this is looked at, a root job of the highest number that any `main` has called
 //! ([`Cluster::outlast_other_mains`](satin_runtime::node::cluster::Cluster::outlast_other_mains)): nodes rightly keep what
-//! belongs to one of a higher number, for they cannot know that it will not be called.
+//! belongs to one of a higher number, for they cannot know that it will not be called. A node that can never reach its master again, and sees
+//! in the store that this goes on, cannot know what is over.
 
 use super::{Invariant, Run};
 
@@ -25,6 +26,9 @@ impl Invariant for NothingStays {
             return Ok(());
         }
         for (node, books) in run.books {
+            if run.cluster.node(*node).waits_for_main() {
+                continue;
+            }
             let left = books.under_way() + run.cluster.away(*node);
             if left > 0 {
                 let (away, hosted) = (&books.outstanding, &books.hosted);

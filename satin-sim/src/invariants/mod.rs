@@ -33,12 +33,16 @@ mod i17_nothing_stays_in_the_store;
 mod i18_what_is_finished_is_stored;
 mod i19_what_is_stored_is_not_done_again;
 mod i20_logs_are_bounded;
+mod i21_no_main_beside_another;
+mod i22_cuts_cost_what_is_done_meanwhile;
 mod j01_no_task_is_forgotten;
 mod j03_inputs_come_first;
 mod j06_tasks_are_found_again;
 mod j08_data_go_when_nobody_needs_them;
+mod l01_one_side_lives_on;
+mod l02_one_life_a_cut;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use satin_runtime::node::{
     ProtocolConfig,
@@ -48,11 +52,12 @@ use satin_runtime::node::{
 
 pub(crate) use i05_owners_have_what_they_announce::strange_belief;
 pub(crate) use i13_views_agree::differing_views;
+pub(crate) use l01_one_side_lives_on::comes_over;
 
 /// A violation of an invariant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The invariant: `I1` to `I20`, `J1` to `J8`, or `panic`.
+    /// The invariant: `I1` to `I22`, `J1` to `J8`, `L1`, `L2`, or `panic`.
     pub invariant: &'static str,
     /// The violation in a sentence.
     pub sentence: String,
@@ -80,7 +85,7 @@ impl Seen<'_> {
     /// The store, if it answers and no run is done, and how long a write may take: see [`Writes`].
     fn store(&self) -> Option<(&ImaginaryStore, Writes)> {
         let store = self.cluster.store()?;
-        if store.is_silent || store.finished() > 0 {
+        if store.is_silent || store.was_hidden || store.finished() > 0 {
             return None;
         }
         let every = self.config.store_every?.max(SHORTEST_PERIOD);
@@ -149,13 +154,52 @@ pub struct Run<'c> {
     /// Lives that ended in a node's view: deaths, false ones too, and departures; withdrawals, misses, and mains that
     /// began anew.
     pub ends: u64,
-    /// True if a node was stopped or cut off, so that a live node may have been taken for dead.
+    /// True if a node was stopped or cut off, so that a live node may have been taken for dead, or if one came over.
     pub apart: bool,
+    /// If nothing went wrong but the way between sites: the cuts.
+    pub cuts: Option<Cuts<'c>>,
+    /// Time computed beyond what the programs need.
+    pub twice: Duration,
+}
+
+/// The cuts of a run in which nothing went wrong but the way between sites, one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct Cuts<'c> {
+    /// The beginning and the end of each cut of a link.
+    pub links: &'c [(Duration, Duration)],
+    /// The number of nodes from the beginning on; others have joined them.
+    pub founders: u32,
+    /// The number of workers of each node.
+    pub threads: u32,
+    /// The longest time that a job computes without a pause.
+    pub longest: Duration,
+    /// Sides that meet this long before or after an election may not know of it.
+    pub moment: Duration,
+    /// Does the same work take the same time in each run, and is that of others used?
+    pub is_fair: bool,
+}
+
+impl Cuts<'_> {
+    /// When links were whole again, and how many at each of these times.
+    fn healed(&self) -> BTreeMap<Duration, usize> {
+        let mut healed = BTreeMap::new();
+        for (_, end) in self.links {
+            *healed.entry(*end).or_default() += 1;
+        }
+        healed
+    }
+
+    /// When the sides met again, if there was one cut, into two sides.
+    fn two_sides_met(&self) -> Option<Duration> {
+        let healed = self.healed();
+        let (at, links) = healed.first_key_value()?;
+        (healed.len() == 1 && *links < 3).then_some(*at)
+    }
 }
 
 /// A property that must hold.
 pub trait Invariant: Send {
-    /// The name: `I1` to `I20`, `J1` to `J8`.
+    /// The name: `I1` to `I22`, `J1` to `J8`, `L1`, `L2`.
     fn name(&self) -> &'static str;
 
     /// The property, in a sentence.
@@ -229,9 +273,13 @@ pub fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(i18_what_is_finished_is_stored::StoredInTime::default()),
         Box::new(i19_what_is_stored_is_not_done_again::NotAgain::default()),
         Box::new(i20_logs_are_bounded::LogsBounded::default()),
+        Box::new(i21_no_main_beside_another::NoneBeside),
+        Box::new(i22_cuts_cost_what_is_done_meanwhile::CutsCost),
         Box::new(j01_no_task_is_forgotten::NoneForgotten::default()),
         Box::new(j03_inputs_come_first::InputsFirst::default()),
         Box::new(j06_tasks_are_found_again::FoundAgain::default()),
         Box::new(j08_data_go_when_nobody_needs_them::DataGo::default()),
+        Box::new(l01_one_side_lives_on::OneLivesOn::default()),
+        Box::new(l02_one_life_a_cut::OneLife),
     ]
 }

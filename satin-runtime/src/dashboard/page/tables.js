@@ -217,7 +217,7 @@ function showNodes() {
   for (const id of table.rows.keys()) if (table.rows.size > 2 * pool.picture.nodes.length) table.rows.delete(id);
 }
 
-const SIGNS = { node: '·', joined: '+', draining: '↘', left: '–', dead: '✕', master: '★', root_started: '▸', root_finished: '✓', pool_ended: '■' };
+const SIGNS = { node: '·', joined: '+', draining: '↘', left: '–', dead: '✕', cut_off: '⌁', branch: '⑂', comes_over: '↪', master: '★', root_started: '▸', root_finished: '✓', pool_ended: '■' };
 const MOST_SHOWN = 300;
 const log = { find: '' };
 

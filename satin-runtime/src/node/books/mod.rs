@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Deal, DepartureId, HostedId, Peer, Then, Token};
+use super::{Deal, DepartureId, HostedId, Peer, PendingArrival, Token};
 use crate::job::{Answer, JobName, Kept, RootName, Tally};
 
 /// The number of recalls of a peer, at most, that wait for jobs which come by a stream of their own. Too
@@ -250,15 +250,17 @@ impl Books {
     }
 
     /// The number of the root job that this arrival is a part of.
-    pub(crate) fn root_number_of(&self, then: &Then) -> u32 {
+    pub(crate) fn root_number_of(&self, then: &PendingArrival) -> u32 {
         match then {
-            Then::Start(_, parcel) => parcel.id.root_number(),
-            Then::Refuse(key, _) => self.look(*key).map_or(0, |job| job.name.id.root_number()),
-            Then::Answer(deal, _) | Then::Redo(deal, _) => {
+            PendingArrival::Start(_, parcel) => parcel.id.root_number(),
+            PendingArrival::Refuse(key, _) => {
+                self.look(*key).map_or(0, |job| job.name.id.root_number())
+            }
+            PendingArrival::Answer(deal, _) | PendingArrival::Redo(deal, _) => {
                 let away = self.look_away(*deal);
                 away.map_or(0, |away| away.job.name.id.root_number())
             }
-            Then::Local(..) | Then::Lost(..) => 0, // the request has its name
+            PendingArrival::Local(..) | PendingArrival::Lost(..) => 0, // the request has its name
         }
     }
 

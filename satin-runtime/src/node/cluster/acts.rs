@@ -471,6 +471,18 @@ impl Cluster {
     /// Ends all faults of the network: messages that waited arrive.
     pub fn heal(&mut self) {
         self.wire.heal();
+        self.send_what_waited();
+    }
+
+    /// Ends the cut between two sites: messages between them that waited arrive. Other cuts go on.
+    pub fn heal_sites(&mut self, a: &str, b: &str) {
+        let (a, b) = (self.site(a), self.site(b));
+        self.wire.heal_sites(a, b);
+        self.send_what_waited();
+    }
+
+    /// What still does not come through waits on.
+    fn send_what_waited(&mut self) {
         for node in 0..self.nodes() {
             let others: Vec<u32> = self.slot(node).links.keys().copied().collect();
             for other in others {

@@ -22,7 +22,14 @@ impl Cluster {
 
     /// Cuts the way from one node to another, until all heals.
     pub fn cut_way(&mut self, from: u32, to: u32) {
-        self.wire.cut_way(from, to);
+        self.cut_ways([(from, to)]);
+    }
+
+    /// The same of many nodes at once.
+    pub fn cut_ways(&mut self, ways: impl IntoIterator<Item = (u32, u32)>) {
+        for (from, to) in ways {
+            self.wire.cut_way(from, to);
+        }
         self.watch_silence();
     }
 

@@ -58,7 +58,7 @@ use super::{
     DepartureId, Event, Identity, Lattices, Message, MessageKind, Node, NodeId, Notice, Peer,
     ProtocolConfig, RunEpoch, StorageOrder, View,
 };
-use crate::job::{BoundName, Fingerprint, RootName, RootRun, Saved, ValueName};
+use crate::job::{BoundName, Fingerprint, MainBeat, RootName, RootRun, Saved, ValueName};
 use clock::Clock;
 use program::padded;
 use workers::ImaginaryWorkers;
@@ -202,6 +202,14 @@ struct ImaginaryLink {
     stalled: Vec<(Peer, Message)>,
 }
 
+impl ImaginaryLink {
+    /// The messages that wait for a connection to that life of the other.
+    fn take_waiting(&mut self, peer: Peer) -> Vec<Message> {
+        let meant = (self.waiting).extract_if(.., |(to, _)| *to == peer);
+        meant.map(|(_, message)| message).collect()
+    }
+}
+
 /// A node and everything about it.
 struct ImaginaryNode {
     node: Node,
@@ -236,6 +244,10 @@ struct ImaginaryNode {
     ends_main: bool,
     /// The run that it opened last, as master.
     opened: Option<RunEpoch>,
+    /// The `main` that it has begun last, as the store knows it.
+    begun_main: Option<MainBeat>,
+    /// Since when it has no master; it stays when it becomes master itself.
+    leaderless: Option<Duration>,
     /// The life that writes to the store, and the run, as they stand in the journal.
     writes: Option<(Peer, RunEpoch)>,
     /// Number of times that the node had to stop `main`.
@@ -676,6 +688,8 @@ impl Cluster {
             mains: Vec::new(),
             ends_main: false,
             opened: None,
+            begun_main: None,
+            leaderless: None,
             writes: None,
             yielded: 0,
             values,
@@ -841,8 +855,7 @@ impl Cluster {
                 let others = std::mem::take(&mut link.meant);
                 let mut told = Vec::new();
                 for peer in std::iter::once(peer).chain(others) {
-                    let meant = (link.waiting).extract_if(.., |(to, _)| Some(*to) == peer);
-                    let unsent = meant.map(|(_, message)| message).collect();
+                    let unsent = peer.map_or_else(Vec::new, |peer| link.take_waiting(peer));
                     told.push(Event::Unreachable { addr, peer, unsent });
                 }
                 told.into_iter().for_each(|event| self.tell(node, event));

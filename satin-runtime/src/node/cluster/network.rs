@@ -42,7 +42,7 @@ impl Cluster {
         }
         link.attempts += 1;
         let attempt = link.attempts;
-        if self.wire.rejects && self.is_cut(node, other) {
+        if self.is_rejected(node, other) {
             let answers = self.path(node, other).round_trip;
             self.schedule(self.now + answers, refused(attempt));
         } else if !self.slot(other).alive || self.is_cut(node, other) {
@@ -60,6 +60,12 @@ impl Cluster {
         }
     }
 
+    /// Does a firewall answer for what is cut off? Within a site there is none.
+    fn is_rejected(&self, a: u32, b: u32) -> bool {
+        let is_far = self.slot(a).site != self.slot(b).site;
+        self.wire.rejects && is_far && self.is_cut(a, b)
+    }
+
     /// Probes an address: the machine of a dead process answers that no process listens; a machine that is cut off does
     /// not answer, unless a firewall does.
     pub(super) fn probe(&mut self, node: u32, addr: SocketAddr, peer: Peer) {
@@ -68,7 +74,7 @@ impl Cluster {
             return;
         }
         let answers = match self.is_cut(node, other) {
-            true => self.wire.rejects,
+            true => self.is_rejected(node, other),
             false => !self.slot(other).alive,
         };
         if !answers {
@@ -85,15 +91,26 @@ impl Cluster {
         if !self.slot(from).alive || !stands {
             return;
         }
+        let unreachable = Happening::Unreachable {
+            node: from,
+            addr,
+            peer,
+            attempt,
+        };
         if !self.slot(to).alive || self.slot(to).frozen || self.is_cut(from, to) {
-            let unreachable = Happening::Unreachable {
-                node: from,
-                addr,
-                peer,
-                attempt,
-            };
             return self.schedule(self.now + CONNECT_TIMEOUT, unreachable);
         }
+        // Another life is there than the one that is called.
+        let life = self.peer(to);
+        let mut meant = self.link(from, to).meant.clone();
+        meant.push(peer);
+        if let [Some(only)] = *meant
+            && only != life
+        {
+            return self.schedule(self.now, unreachable);
+        }
+        let meant = meant.into_iter().flatten();
+        let others: Vec<Peer> = meant.filter(|peer| *peer != life).collect();
         let epoch = self.link(from, to).epoch.max(self.link(to, from).epoch) + 1;
         let near = self.slot(from).site == self.slot(to).site;
         self.traffic.connections.add(near, 1);
@@ -113,9 +130,9 @@ impl Cluster {
             link.free = now;
             link.large_free = now;
             link.stalled.clear();
-            let waiting = std::mem::take(&mut link.waiting);
+            let waiting = link.take_waiting(life);
             let sender = self.peer(node);
-            for (_, message) in waiting {
+            for message in waiting {
                 self.transmit(node, other, sender, message);
             }
             let peer = self.node(other).view().me().clone();
@@ -125,6 +142,12 @@ impl Cluster {
                 round_trip,
             };
             self.slot_mut(node).workers.events.push_back(connected);
+        }
+        for peer in others {
+            let unsent = self.link(from, to).take_waiting(peer);
+            let peer = Some(peer);
+            let unreachable = Event::Unreachable { addr, peer, unsent };
+            self.slot_mut(from).workers.events.push_back(unreachable);
         }
         self.run_node(from);
         self.run_node(to);

@@ -1,18 +1,20 @@
 //! An imaginary store, which outlives all nodes of a cluster.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     time::Duration,
 };
 
 use rand::RngExt;
 
-use super::super::{Event, NodeId, Peer, RunEpoch, StorageOrder};
+use super::super::{Event, MainStep, NodeId, Peer, RunEpoch, StorageOrder};
 use super::{
     Cluster, Happening, Noted, Shape,
     bounds::{BEST, Smallest},
 };
-use crate::job::{Answer, Batch, Fingerprint, JobId, JobName, RunName, Saved, StoredFact};
+use crate::job::{
+    Answer, Batch, Fingerprint, JobId, JobName, MainBeat, MainNumber, RunName, Saved, StoredFact,
+};
 
 /// A store that a cluster's nodes use.
 #[derive(Clone, Debug)]
@@ -23,7 +25,13 @@ pub struct ImaginaryStore {
     pub failing: u32,
     /// The store takes orders, does nothing, and never answers.
     pub is_silent: bool,
+    /// The nodes that do not reach it: their orders fail.
+    pub hidden_from: BTreeSet<u32>,
+    /// Some did not reach it for a while.
+    pub was_hidden: bool,
     runs: BTreeMap<RunName, ImaginaryRun>,
+    /// A `main` that has begun while another went on.
+    begun_beside: Option<String>,
     /// The jobs whose results it has, with their number.
     jobs: BTreeMap<JobName, u32>,
 }
@@ -33,7 +41,13 @@ struct ImaginaryRun {
     /// The last epoch, and the pool that began it.
     epoch: u32,
     founder: Option<NodeId>,
-    is_done: bool,
+    /// The exit code, once it is done.
+    done: Option<i32>,
+    latest_main: Option<MainBeat>,
+    /// When that began, when it was last heard of, and the branches of its side when it began.
+    began_at: Duration,
+    beat_at: Duration,
+    branches: u32,
     logs: BTreeMap<(u32, Peer), Vec<StoredBatch>>,
 }
 
@@ -75,7 +89,10 @@ impl ImaginaryStore {
             latency,
             failing: 0,
             is_silent: false,
+            hidden_from: BTreeSet::new(),
+            was_hidden: false,
             runs: BTreeMap::new(),
+            begun_beside: None,
             jobs: BTreeMap::new(),
         }
     }
@@ -83,7 +100,22 @@ impl ImaginaryStore {
     /// Number of runs that are not done.
     #[must_use]
     pub fn unfinished(&self) -> usize {
-        self.runs.values().filter(|run| !run.is_done).count()
+        self.runs.values().filter(|run| run.done.is_none()).count()
+    }
+
+    /// A `main` that has begun while the store saw another side's go on, if there was one.
+    #[must_use]
+    pub fn begun_beside(&self) -> Option<&str> {
+        self.begun_beside.as_deref()
+    }
+
+    /// The node that has begun the latest `main` of any run.
+    #[must_use]
+    pub fn latest_main(&self) -> Option<NodeId> {
+        let mains = self.runs.values().filter_map(|run| run.latest_main);
+        mains
+            .max_by_key(|main| main.number)
+            .map(|main| NodeId(main.by))
     }
 
     /// Number of results that the store has.
@@ -96,7 +128,7 @@ impl ImaginaryStore {
     fn open(&mut self, known: Option<RunEpoch>, founder: NodeId, alive: &[Peer]) -> Event {
         let run = known.unwrap_or_else(|| {
             let mut latest = self.runs.iter().rev();
-            match latest.find(|(_, run)| !run.is_done) {
+            match latest.find(|(_, run)| run.done.is_none()) {
                 Some((name, run)) => RunEpoch {
                     epoch: run.epoch + u32::from(run.founder != Some(founder)),
                     run: *name,
@@ -110,6 +142,9 @@ impl ImaginaryStore {
         let stored = self.runs.entry(run.run).or_default();
         if known.is_none() {
             (stored.epoch, stored.founder) = (run.epoch, Some(founder));
+        }
+        if let Some(code) = stored.done {
+            return Event::RunIsOver(code);
         }
         let batch = stored.load(|epoch, peer| epoch != run.epoch || !alive.contains(&peer));
         Event::RunOpened { run, batch }
@@ -176,6 +211,53 @@ impl ImaginaryStore {
 }
 
 impl ImaginaryRun {
+    /// Begins the next `main`.
+    fn begin_main(&mut self, epoch: u32, by: NodeId, now: Duration) -> MainBeat {
+        (self.began_at, self.beat_at) = (now, now);
+        let latest = self.latest_main.map(|latest| latest.number);
+        let main = latest
+            .filter(|latest| latest.epoch == epoch)
+            .map_or(0, |latest| latest.main + 1);
+        let begun = MainBeat {
+            number: MainNumber { epoch, main },
+            beat: 0,
+            by: by.0,
+        };
+        *self.latest_main.insert(begun)
+    }
+
+    fn look_at_main(
+        &mut self,
+        run: RunEpoch,
+        me: NodeId,
+        step: MainStep,
+        begun: &mut Option<MainBeat>,
+        (now, beat): (Duration, Duration),
+    ) -> Event {
+        if let Some(code) = self.done {
+            return Event::RunIsOver(code);
+        }
+        if step != MainStep::Wait && self.epoch > run.epoch {
+            return Event::Superseded(self.epoch);
+        }
+        if step == MainStep::BeLatest {
+            *begun = Some(self.begin_main(run.epoch, me, now));
+        }
+        let number = |main: &MainBeat| main.number;
+        let is_own =
+            begun.is_some() && begun.as_ref().map(number) == self.latest_main.as_ref().map(number);
+        let latest = self.latest_main;
+        if step == MainStep::GoOn && is_own {
+            (self.latest_main.as_mut()).expect("it is the own").beat += 1;
+            // A node that was stopped for long, and goes on, is as one that begins.
+            if now > self.beat_at + 3 * beat {
+                self.began_at = now;
+            }
+            self.beat_at = now;
+        }
+        Event::MainSeen { latest, is_own }
+    }
+
     /// What stands in these logs.
     fn load(&self, wanted: impl Fn(u32, Peer) -> bool) -> Batch {
         let logs = self.logs.iter();
@@ -274,14 +356,18 @@ impl Cluster {
             return;
         };
         let mut answers = Vec::new();
+        let is_hidden = store.hidden_from.contains(&node);
+        let fails = is_hidden || dice / 2 < store.failing;
         match order {
             StorageOrder::Open {
                 known,
                 founder,
                 alive,
             } => {
+                // A node that was cut off before it heard of the run has nothing to look at.
+                let is_known = known.is_some();
                 // A founder that finds no store ends its pool: a user would start it again.
-                let opened = match dice / 2 < store.failing && founder != me.id {
+                let opened = match fails && founder != me.id {
                     true => Event::CannotOpenRun {
                         text: "the store is away".into(),
                         is_refused: false,
@@ -292,8 +378,43 @@ impl Cluster {
                     let slot = &mut self.slots[node as usize];
                     slot.workers.resumed |= run.epoch > 0;
                     slot.opened = Some(*run);
+                    let stored = store.runs.entry(run.run).or_default();
+                    let branches = slot.node.side().branches;
+                    let beat = slot.node.beat_time();
+                    let goes_on = stored.latest_main.filter(|latest| {
+                        let is_recent = self.now < stored.beat_at + beat;
+                        // Two sides that begin one at the same moment cannot know of each other.
+                        let seen = stored.began_at + 2 * (beat + store.latency);
+                        let is_seen = is_recent && seen < self.now;
+                        latest.by != me.id.0 && latest.number.epoch == run.epoch && is_seen
+                    });
+                    if let Some(latest) = goes_on
+                        && is_known
+                        && branches > stored.branches
+                        && store.failing == 0
+                        && !store.was_hidden
+                        && slot
+                            .leaderless
+                            .is_some_and(|since| since + 4 * beat < self.now)
+                    {
+                        store.begun_beside.get_or_insert_with(|| {
+                            format!("node {node} begins `main` at another side of a cut, although {latest:?} goes on")
+                        });
+                    }
+                    stored.branches = branches;
+                    slot.begun_main = Some(stored.begin_main(run.epoch, me.id, self.now));
                 }
                 answers.push(opened);
+            }
+            StorageOrder::LookAtMain { run, and } => {
+                let stored = store.runs.entry(run.run).or_default();
+                let slot = &mut self.slots[node as usize];
+                let beat = slot.node.beat_time();
+                let begun = &mut slot.begun_main;
+                answers.push(match fails {
+                    true => Event::NoLook,
+                    false => stored.look_at_main(run, me.id, and, begun, (self.now, beat)),
+                });
             }
             StorageOrder::Write {
                 number,
@@ -302,9 +423,9 @@ impl Cluster {
                 begins,
             } => {
                 // What is written while a run is removed is removed by its writer.
-                let is_removed = store.runs.get(&run.run).is_some_and(|run| run.is_done);
-                let fails = dice / 2 < store.failing || is_removed;
-                if !is_removed && (!fails || dice % 2 == 0) {
+                let is_removed = (store.runs.get(&run.run)).is_some_and(|run| run.done.is_some());
+                let fails = fails || is_removed;
+                if !is_removed && !is_hidden && (!fails || dice % 2 == 0) {
                     let copy = batch.clone();
                     let stored = StoredBatch {
                         segment: 0,
@@ -330,12 +451,13 @@ impl Cluster {
                     answers = vec![Event::NotWritten { number, text }];
                 }
             }
+            StorageOrder::Forget(_) if is_hidden => {}
             StorageOrder::Forget(segment) => {
                 store.forget(me, segment);
                 self.note(node, Noted::Forgot);
             }
             StorageOrder::ReadLog { run, peer } => {
-                let run = store.runs.get(&run.run);
+                let run = store.runs.get(&run.run).filter(|_| !is_hidden);
                 let batch = run.map(|run| run.load(|_, writer| writer == peer));
                 answers.push(Event::LogRead {
                     peer,
@@ -354,13 +476,19 @@ impl Cluster {
         }
     }
 
-    /// `main` came to its end at that node: the run is done, unless another pool goes on with it.
-    pub(super) fn finish_run(&mut self, run: RunEpoch) {
+    /// `main` came to its end at that node: the run is done, unless another pool goes on with it, or a later `main` at another side of a cut.
+    pub(super) fn finish_run(&mut self, node: u32, run: RunEpoch, code: i32) {
+        let slot = &self.slots[node as usize];
+        let members = slot.node.view().members();
+        let members: Vec<u128> = members.map(|member| member.peer.id.0).collect();
         if let Some(store) = &mut self.store
             && let Some(stored) = store.runs.get_mut(&run.run)
             && stored.epoch == run.epoch
+            && stored
+                .latest_main
+                .is_none_or(|latest| members.contains(&latest.by))
         {
-            stored.is_done = true;
+            stored.done = Some(code);
             stored.logs.clear();
             store.jobs.clear();
         }

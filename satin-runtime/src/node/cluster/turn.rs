@@ -81,6 +81,12 @@ impl Cluster {
             return self.crash(index);
         }
         let slot = &mut self.slots[index as usize];
+        let (master, me) = (slot.node.side().master, slot.node.view().me().peer.id);
+        if slot.node.lacks_master() {
+            slot.leaderless.get_or_insert(self.now);
+        } else if master.is_none_or(|(_, master)| master != me) {
+            slot.leaderless = None;
+        }
         let due = slot.node.poll_timeout();
         if let Some(due) = due.map(|due| slot.clock.moment(due))
             && slot.timer.is_none_or(|timer| due < timer)
@@ -226,6 +232,7 @@ impl Cluster {
                 let other = self.index(peer);
                 let half = self.path(node, other).round_trip / 2;
                 let link = self.link(node, other);
+                link.waiting.retain(|(to, _)| *to != peer);
                 if link.up && !std::mem::replace(&mut link.closing, true) {
                     let (epoch, arrived) = (link.epoch, link.arrived);
                     let at = (self.now + half).max(arrived);
@@ -403,7 +410,7 @@ impl Cluster {
                     // After a partition the pool may have gone on with the run of the other part.
                     let runs = [slot.opened, slot.node.run_epoch()];
                     for run in runs.into_iter().flatten() {
-                        self.finish_run(run);
+                        self.finish_run(node, run, end.own_code());
                     }
                 }
                 self.end(node, end.own_code());

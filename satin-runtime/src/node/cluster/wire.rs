@@ -61,7 +61,7 @@ pub struct Wire {
     pub late: bool,
     /// Largest extra time of a message on a stream of its own.
     pub stray: Duration,
-    /// A firewall answers for what is cut off that nobody listens there.
+    /// A firewall answers for what is cut off at another site that nobody listens there.
     pub rejects: bool,
     /// Share of [`Message::Gossip`] that comes a second time.
     pub gossip_twice: f64,
@@ -118,6 +118,10 @@ impl Wire {
 
     pub(super) fn cut(&mut self, a: u32, b: u32) {
         self.cut.insert((a.min(b), a.max(b)));
+    }
+
+    pub(super) fn heal_sites(&mut self, a: u32, b: u32) {
+        self.cut.remove(&(a.min(b), a.max(b)));
     }
 
     pub(super) fn isolate(&mut self, node: u32) {

@@ -166,10 +166,10 @@ pub(super) fn message(message: &Message) -> Option<String> {
             format!("abandons {}, {heir} has {below}", number(token))
         }
         M::Draining => "drains".into(),
-        M::Join(_) => "asks to be let in".into(),
+        M::Join { .. } => "asks to be let in".into(),
         M::Ask(master) => format!("says that {} is master", name(master.peer)),
         M::Welcome { stamp, term, .. } => format!("welcome, stamp {stamp}, term {term}"),
-        M::Here { who, .. } => format!("is in as {}", name(who.peer)),
+        M::Here { who, side, .. } => format!("is in as {}, at {side:?}", name(who.peer)),
         M::Goodbye => "goodbye".into(),
         M::DeclaredDead { peer, side } => {
             format!("{} was declared dead, says {side:?}", name(*peer))
@@ -183,7 +183,7 @@ pub(super) fn message(message: &Message) -> Option<String> {
             });
             format!("roots done: {all}")
         }
-        M::Missed(who) => format!("misses {}", name(who.peer)),
+        M::Missed { who, .. } => format!("misses {}", name(who.peer)),
         M::AreOver(roots) => {
             let all = list(roots, |root| root.number.to_string());
             format!("asks whether roots {all} are over")
@@ -230,6 +230,9 @@ pub(super) fn event(event: &Event) -> Option<String> {
         } => format!("has written {number} to segment {segment}"),
         Event::NotWritten { number, text } => format!("has not written {number}: {text}"),
         Event::CannotOpenRun { text, .. } => format!("has no run: {text}"),
+        Event::MainSeen { latest, is_own } => format!("sees main {latest:?}, own: {is_own}"),
+        Event::NoLook => "does not see which main is the latest".into(),
+        Event::RunIsOver(code) => format!("hears that the run is over with {code}"),
         Event::Superseded(epoch) => format!("hears of epoch {epoch}"),
         Event::MemoryFull(true) => "has no memory left".into(),
         Event::MemoryFull(false) => "has memory again".into(),
@@ -301,6 +304,9 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
             let offers = batch.offers.len();
             format!("writes {number}: {offers} bounds, {}", stored(batch))
         }
+        Action::Storage(StorageOrder::LookAtMain { and, .. }) => {
+            format!("looks at main: {and:?}")
+        }
         Action::Storage(StorageOrder::Forget(segment)) => {
             format!("forgets segments before {segment}")
         }
@@ -317,6 +323,9 @@ pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
             Notice::Left(who) => format!("sees {} leave", name(who.peer)),
             Notice::Dead(who) => format!("finds {} dead", name(who.peer)),
             Notice::Draining(who) => format!("hears that {} drains", name(who.peer)),
+            Notice::CutOff => "is cut off from its master".into(),
+            Notice::Branch => "begins a branch".into(),
+            Notice::ComesOver => "comes over".into(),
             Notice::Master(who) => format!("has {} as master", name(who.peer)),
             Notice::Failed(text) | Notice::Warning(text) => text.clone(),
         },

@@ -36,7 +36,7 @@ const MEET_AGAIN: Duration = Duration::from_millis(200);
 
 /// The lost nodes, the next to be dialled first.
 #[derive(Default)]
-pub(super) struct Lost {
+pub(super) struct LostNodes {
     missed: VecDeque<Identity>,
     /// When the next one is dialled, in time awake.
     next: Duration,
@@ -45,7 +45,7 @@ pub(super) struct Lost {
     pause: Duration,
 }
 
-impl Lost {
+impl LostNodes {
     pub(super) fn next_timeout(&self) -> Option<Duration> {
         (!self.missed.is_empty()).then_some(self.next)
     }
@@ -79,15 +79,20 @@ impl Lost {
         self.remember(who);
     }
 
-    /// Takes over the list of the pool that this node has come into.
-    pub(super) fn welcome(&mut self, cx: &mut Context<'_>, now: Duration, lost: Vec<Identity>) {
+    /// Adds those whom the pool misses that this node has come into, or those whom it has left.
+    pub(super) fn learn(&mut self, cx: &mut Context<'_>, now: Duration, lost: Vec<Identity>) {
         lost.into_iter().for_each(|who| self.remember(who));
         self.pause = cx.config.redial;
-        // The partition is old news: the newcomer falls in with the others at a random place.
+        // Their loss is no news: the newcomer falls in with the others at a random place.
         self.next = now
             + self
                 .pause
                 .mul_f64(cx.rng.random::<f64>() * cx.view.len() as f64);
+    }
+
+    /// Does this node miss nobody?
+    pub(super) fn is_empty(&self) -> bool {
+        self.missed.is_empty()
     }
 
     /// The nodes that this node misses.
@@ -164,8 +169,9 @@ impl Lost {
         });
         // Between this node and the lost one there may be no way for good, while a member has one.
         if let Some(member) = cx.view.random(cx.rng) {
-            let missed = Message::Missed(missed.clone());
-            cx.actions.push_back(Action::Send(member, missed));
+            let who = missed.clone();
+            cx.actions
+                .push_back(Action::Send(member, Message::Missed { who, side }));
         }
         self.missed.push_back(missed);
         // A round of turns, and then turns that are longer. A little more or less: turns that fell together part again.
@@ -201,7 +207,7 @@ mod tests {
 
     #[test]
     fn many_of_one_site_do_not_push_out_the_only_one_of_another() {
-        let mut lost = Lost::default();
+        let mut lost = LostNodes::default();
         lost.remember(who(1, "far"));
         let crowd = 2..2 + 2 * MOST as u128;
         crowd.for_each(|id| lost.remember(who(id, "near")));
@@ -212,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_address_that_another_process_has_taken_is_not_looked_at_again() {
-        let mut lost = Lost::default();
+        let mut lost = LostNodes::default();
         lost.remember(who(1, "here"));
         lost.remember(who(2, "here"));
         lost.taken(who(1, "here").addr, NodeId(1));

@@ -6,15 +6,19 @@
 //! list of members; gossip tells the others.
 //!
 //! **After a cut one side comes over.** Each side has all lives of the other as over. When two nodes meet of which each has lost the other
-//! (`meet`, `declared_dead`), they compare their sides ([`Side`]): that with fewer branches stays, then that of the later term, then that of the elder
-//! master; two sides without a master wait. So both come to the same end, whichever two nodes meet, and nobody need be asked. A node of the other
+//! (`meet`, `declared_dead`), they compare their sides ([`Side`]): that with a master stays, then that with fewer branches, then that of the later term, then that of the
+//! elder master; two sides without a master wait. So both come to the same end, whichever two nodes meet, and nobody need be asked. A node of the other
 //! side tells its members ([`Message::GiveWay`]), each of which looks whether it agrees, as it may know of a master by now. Then they *come in anew*
 //! (`MemberChange::Over`): as the next generation, with a fresh detector, as the old one has the lives of the side that stays as over, and would end
 //! them. These nodes give their work up and keep what is finished of it, as when a node leaves, and their `main` stops. The lives of the side that stays
 //! do not change. Who is not let in within the wait for a partition looks for its mates too, and founds a pool with them.
 //!
+//! Of a node that came in at the other side nothing is heard but its side: its gossip says that this node is dead. Of three sides that
+//! meet at once, one that will come over itself does not let in who comes over to a better one ([`Message::Join`]).
+//!
 //! A node that alone was declared dead, as it paused, goes on as the next generation where it is, if most nodes say so (rule `Larger`). Its jobs
-//! run on.
+//! run on. When a cut ends just as nodes are found dead, some pairs of nodes have lost each other, and others have not: then nodes of both sides may
+//! begin anew, once or twice.
 //!
 //! Time here is the time that this process was awake: when a timeout is handled much too late, the process
 //! was stopped or starved, the answers that it waits for lie unread, and no other node is to blame. Such
@@ -38,7 +42,7 @@ use super::{
 };
 pub(crate) use detector::suspicion;
 use detector::{Detector, DetectorNews, PresumedEnd};
-use lost::Lost;
+use lost::LostNodes;
 use search::{Search, SearchStep};
 use watch::Watch;
 
@@ -87,8 +91,8 @@ enum PendingChange {
     Anew(Peer),
     In(Arc<Identity>),
     Out(Peer, Absence),
-    /// To come over to the side of the node with that address.
-    Over(SocketAddr),
+    /// To come over to that side, of the node with that address.
+    Over(Side, SocketAddr),
     /// Packets that must not leave before the changes ahead of them are made.
     Packets(Vec<(Peer, Vec<u8>)>),
 }
@@ -110,7 +114,8 @@ impl From<Absence> for LifeEnd {
     fn from(why: Absence) -> LifeEnd {
         match why {
             Absence::Left | Absence::Reborn => LifeEnd::Left,
-            Absence::Gone | Absence::Silent => LifeEnd::Died,
+            Absence::Gone => LifeEnd::Died,
+            Absence::Silent => LifeEnd::Silent,
         }
     }
 }
@@ -130,7 +135,7 @@ pub struct Membership {
     /// The other sides of the connections that stand, and the connections' epochs.
     links: BTreeMap<Peer, (u64, Identity)>,
     pending: VecDeque<PendingChange>,
-    lost: Lost,
+    lost: LostNodes,
     /// Nodes that are about to leave, as the pool said when it let this node in, and that are not in the view
     /// yet.
     draining: BTreeSet<Peer>,
@@ -140,6 +145,8 @@ pub struct Membership {
     begins: Option<Duration>,
     /// When this node comes over to the other side of a cut, that side, and the address of a node there.
     gives_way: Option<(Duration, Side, SocketAddr)>,
+    /// The side of this node, which drains, has come over to another.
+    is_left_behind: bool,
     /// Lives that are over, as this node knows when it comes in: of the members that it had before it came over, and of those that its new side
     /// has lost.
     over: Vec<Arc<Identity>>,
@@ -159,11 +166,12 @@ impl Membership {
             state: MembershipState::Fixed,
             links: BTreeMap::new(),
             pending: VecDeque::new(),
-            lost: Lost::default(),
+            lost: LostNodes::default(),
             draining: BTreeSet::new(),
             slept: Duration::ZERO,
             begins: None,
             gives_way: None,
+            is_left_behind: false,
             over: Vec::new(),
             asked: BTreeSet::new(),
         };
@@ -266,10 +274,13 @@ impl Membership {
                 let over = self.links.keys().filter(|peer| detector.is_over(**peer));
                 self.lost.handle_timeout(cx, now, mine, over.copied());
                 if let Some((_, side, to)) = self.gives_way.take_if(|(at, ..)| *at <= now)
-                    && self.may_give_way(cx)
-                    && mine.gives_way_to(&side)
+                    && gives_way(cx, &mine, &side)
                 {
-                    self.pending.push_back(PendingChange::Over(to));
+                    // A node that is about to leave goes: its legacy is not to be on its way between two pools.
+                    match cx.view.is_draining(cx.view.me().peer) {
+                        true => self.is_left_behind = true,
+                        false => self.pending.push_back(PendingChange::Over(side, to)),
+                    }
                 }
                 self.absorb(cx, now);
             }
@@ -383,11 +394,7 @@ impl Membership {
                 PendingChange::Joined => return Some(MemberChange::Joined),
                 PendingChange::Packets(packets) => send(cx, packets),
                 PendingChange::Reborn(identity) => {
-                    // Connections belong to a life: over the old ones messages of the old life
-                    // could still come.
-                    for (peer, _) in self.take_links() {
-                        cx.actions.push_back(Action::Disconnect(peer));
-                    }
+                    self.end_links(cx);
                     cx.view.set_me(Identity::clone(&identity));
                     let me = identity.peer;
                     let others = cx.view.members().map(|member| member.peer);
@@ -399,8 +406,8 @@ impl Membership {
                     return Some(MemberChange::Joined);
                 }
                 PendingChange::Anew(peer) => return Some(MemberChange::Anew(peer)),
-                PendingChange::Over(to) => {
-                    if let Some(mates) = self.come_over(cx, to) {
+                PendingChange::Over(side, to) => {
+                    if let Some(mates) = self.come_over(cx, side, to) {
                         return Some(MemberChange::Over(mates));
                     }
                 }
@@ -462,10 +469,15 @@ impl Membership {
         }
     }
 
-    /// Forgets all connections, as this node begins another life.
-    fn take_links(&mut self) -> BTreeMap<Peer, (u64, Identity)> {
+    /// Ends all connections, and those that are being made: they belong to a life, and what is on its way to them was said by
+    /// the life before.
+    fn end_links(&mut self, cx: &mut Context<'_>) {
         self.asked.clear();
-        std::mem::take(&mut self.links)
+        self.links.clear();
+        let members = cx.view.members().map(|member| member.peer);
+        let peers: BTreeSet<Peer> = cx.links.end_all().chain(members).collect();
+        let ends = peers.into_iter().map(Action::Disconnect);
+        cx.actions.extend(ends);
     }
 
     fn resize(&mut self, cx: &mut Context<'_>) {
@@ -486,10 +498,9 @@ impl Membership {
 
     /// Begins to come over to the side of the node with that address: first the own side is told.
     fn give_way(&mut self, cx: &mut Context<'_>, now: Duration, side: Side, to: SocketAddr) {
-        if self.gives_way.is_some() || !self.may_give_way(cx) {
+        if cx.view.is_draining(cx.view.me().peer) || !self.comes_over_at(cx, now, side, to) {
             return;
         }
-        self.gives_way = Some((now + GIVE_WAY, side, to));
         let me = cx.view.me().peer;
         for member in cx.view.members().filter(|member| member.peer != me) {
             let told = Action::Send(member.peer, Message::GiveWay { side, to });
@@ -497,10 +508,24 @@ impl Membership {
         }
     }
 
-    /// May this node come over to another side? A node that is about to leave goes, as its legacy is not to be on its way between two pools. And a
-    /// node that misses nobody has not been cut off: the word of the master of the day is still on its way there.
-    fn may_give_way(&self, cx: &Context<'_>) -> bool {
-        !cx.view.is_draining(cx.view.me().peer) && self.lost.all().next().is_some()
+    /// Notes when this node comes over, if its side still loses then; false if it was to come over before. A node that misses nobody has hardly been
+    /// cut off: the word of the master of the day is still on its way there. (Or it was stopped, and may wait.)
+    fn comes_over_at(
+        &mut self,
+        cx: &Context<'_>,
+        now: Duration,
+        side: Side,
+        to: SocketAddr,
+    ) -> bool {
+        let wait = match self.lost.is_empty() {
+            true => cx.config.partition_wait,
+            false => GIVE_WAY,
+        };
+        let is_new = self.gives_way.is_none_or(|(at, ..)| now + wait < at);
+        if is_new {
+            self.gives_way = Some((now + wait, side, to));
+        }
+        is_new
     }
 
     /// A member says that this side comes over.
@@ -513,21 +538,36 @@ impl Membership {
         root: &Roots,
     ) {
         let now = self.awake(cx.now);
-        let is_ours = cx.view.is_alive(from) && self.may_give_way(cx);
+        let is_ours = cx.view.is_alive(from);
         // The sender may not have heard yet that this side has a master by now.
-        let loses = root.side(cx.view).gives_way_to(&side);
+        let loses = gives_way(cx, &root.side(cx.view), &side);
         if matches!(self.state, MembershipState::In(..)) && is_ours && loses {
-            self.gives_way.get_or_insert((now + GIVE_WAY, side, to));
+            self.comes_over_at(cx, now, side, to);
         }
+    }
+
+    /// Does this node come over to another side of a cut in a moment?
+    pub(crate) fn is_to_come_over(&self) -> bool {
+        self.gives_way.is_some()
     }
 
     /// Leaves this side of a cut, and looks for the way in at the other. Returns the members of this side, whose lives are over for this node, as is
     /// its own; `None` if the node is not in any more.
-    fn come_over(&mut self, cx: &mut Context<'_>, to: SocketAddr) -> Option<Vec<Arc<Identity>>> {
+    fn come_over(
+        &mut self,
+        cx: &mut Context<'_>,
+        side: Side,
+        to: SocketAddr,
+    ) -> Option<Vec<Arc<Identity>>> {
         let now = self.awake(cx.now);
-        let MembershipState::In(..) = &self.state else {
+        let MembershipState::In(detector, _) = &mut self.state else {
             return None;
         };
+        if !cx.config.obeys(Rule::ComeIn) {
+            detector.begin_anew(now);
+            self.absorb(cx, now);
+            return None;
+        }
         let mut me = cx.view.me().clone();
         let old = me.peer;
         me.peer.generation = me.peer.generation.checked_add(1)?;
@@ -538,20 +578,33 @@ impl Membership {
             .collect();
         for mate in &mates {
             cx.view.remove(mate.peer);
-            // If the node is not let in, it looks for them.
-            self.lost.remember(Identity::clone(mate));
         }
-        for (peer, _) in self.take_links() {
-            cx.actions.push_back(Action::Disconnect(peer));
-        }
+        self.end_links(cx);
+        // If the node is not let in, it looks for its mates, too.
+        let left = mates.iter().map(|mate| Identity::clone(mate)).collect();
+        self.lost.learn(cx, now, left);
         let others = self.lost.all().map(|lost| lost.addr);
         let others: BTreeSet<SocketAddr> = others.filter(|addr| *addr != to).collect();
         let join = std::iter::once(to).chain(others).collect();
         let founds = now + cx.config.partition_wait;
-        self.state = MembershipState::Searching(Search::new(join, false, now).founding_at(founds));
+        let search = Search::new(join, false, now).coming_over(side, founds);
+        self.state = MembershipState::Searching(search);
         self.over.clone_from(&mates);
         cx.view.set_me(me);
         Some(mates)
+    }
+
+    /// Does this node, which has left its side of a cut, found a pool if nobody lets it in?
+    pub(crate) fn founds_later(&self) -> bool {
+        matches!(&self.state, MembershipState::Searching(search) if search.founds_later())
+    }
+
+    /// The store says that the `main` of the pool goes on for that time at least.
+    pub(crate) fn main_goes_on(&mut self, now: Duration, time: Duration) {
+        let until = self.awake(now) + time;
+        if let MembershipState::Searching(search) = &mut self.state {
+            search.main_goes_on(until);
+        }
     }
 
     /// A node of another side says which that is: one of the two comes over.
@@ -563,9 +616,9 @@ impl Membership {
         mine: Side,
         theirs: Side,
     ) {
-        if mine.gives_way_to(&theirs) {
+        if gives_way(cx, &mine, &theirs) {
             self.give_way(cx, now, theirs, who.addr);
-        } else if theirs.gives_way_to(&mine) {
+        } else if gives_way(cx, &theirs, &mine) {
             // The other may not know that this node is of another side.
             tell_dead(cx, who.peer, mine);
         }
@@ -718,9 +771,18 @@ impl Membership {
             if detector.is_over(from) {
                 return tell_dead(cx, from, root.side(cx.view));
             }
+            // A node that came in at the other side of a cut may say that this one is dead: first it says of which side it is.
+            if !detector.is_known(from.id) {
+                return;
+            }
             detector.receive(now, packet);
             self.absorb(cx, now);
         }
+    }
+
+    /// Has the side of this node, which drains, come over to another?
+    pub(crate) fn is_left_behind(&self) -> bool {
+        self.is_left_behind
     }
 
     /// Will it be known soon whether that node is of this side? What it says until then is to be heard afterwards, or a job that it sends would be lost.
@@ -728,9 +790,31 @@ impl Membership {
         self.asked.contains(&peer)
     }
 
-    /// Is that life over, as far as this node knows?
-    pub(crate) fn is_over(&self, peer: Peer) -> bool {
-        matches!(&self.state, MembershipState::In(detector, _) if detector.is_over(peer))
+    /// Does a word about the master count that comes from that node? If it may be of another side, it is told or asked which that is.
+    pub(crate) fn hears(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        term: u32,
+        root: &Roots,
+    ) -> bool {
+        let MembershipState::In(detector, _) = &self.state else {
+            return true;
+        };
+        if detector.is_active(from) {
+            return true;
+        }
+        let side = root.side(cx.view);
+        if detector.is_over(from) {
+            tell_dead(cx, from, side);
+        } else if !self.asked.contains(&from) {
+            say_here(cx, from, side, true);
+            // A node that was stopped may follow a former master.
+            if term < root.term() {
+                root.tell_master(cx, from);
+            }
+        }
+        false
     }
 
     pub(crate) fn join(
@@ -738,18 +822,25 @@ impl Membership {
         cx: &mut Context<'_>,
         from: Peer,
         mut identity: Identity,
+        toward: Option<Side>,
         root: &mut Roots,
         bounds: &Bounds,
     ) {
         let now = self.awake(cx.now);
+        let mine = root.side(cx.view);
+        // The sender comes over to another side, and so will this node. Or the sender is in elsewhere by now, and its word has been on its way for
+        // long.
+        let is_in_vain =
+            toward.is_some_and(|toward| gives_way(cx, &mine, &toward)) || self.awaits(from);
         let answer = match &mut self.state {
             MembershipState::Gone | MembershipState::Fixed => return,
+            MembershipState::In(..) if is_in_vain => return,
             // "I am not in myself": the identity has no stamp.
             MembershipState::Searching(_) => Message::Ask(cx.view.me().clone()),
-            MembershipState::In(detector, _) if detector.is_over(from) => {
-                let side = root.side(cx.view);
-                Message::DeclaredDead { peer: from, side }
-            }
+            MembershipState::In(detector, _) if detector.is_over(from) => Message::DeclaredDead {
+                peer: from,
+                side: mine,
+            },
             MembershipState::In(..) => match (root.ended_with(), root.master(cx.view).cloned()) {
                 (Some(ended), _) => ended,
                 // The joiner was let in, but its welcome was lost; and whoever let it in has
@@ -841,7 +932,7 @@ impl Membership {
         // For this side their lives are over.
         (self.over).extend(lost.iter().cloned().map(Arc::new));
         self.come_in(cx, now, me, members, root.side(cx.view));
-        self.lost.welcome(cx, now, lost);
+        self.lost.learn(cx, now, lost);
     }
 
     /// Tells others another address of this node from now on. Only a node that is alone may change it: no
@@ -891,7 +982,18 @@ impl Membership {
         let mine = root.side(cx.view);
         if detector.is_over(from) {
             tell_dead(cx, from, mine);
-        } else if detector.is_active(from) || side.has_master && side.is_same(&mine) {
+        // A node that has lost the master of that side is of another. But the master may only have been stopped, and one that this node has not
+        // seen yet is not lost. And a newcomer whom a master did not name to this side before it left is a mate, as soon as this node knows of its
+        // end, too.
+        } else if detector.is_active(from)
+            || side.is_same(&mine)
+                && match side.has_master {
+                    true => (root.master(cx.view)).is_some_and(|master| {
+                        master.peer.id == from.id || !detector.is_over(master.peer)
+                    }),
+                    false => !mine.has_master,
+                }
+        {
             if !detector.is_active(from) {
                 detector.insert(now, [Arc::new(identity)]);
                 detector.spread(now);
@@ -899,7 +1001,8 @@ impl Membership {
             if asks {
                 say_here(cx, from, mine, false);
             }
-        } else {
+        // Who is unknown here, and knows that the master has left, waits until this node knows it.
+        } else if !side.is_same(&mine) || side.has_master {
             self.met_side(cx, now, &identity, mine, side);
         }
         self.absorb(cx, now);
@@ -926,13 +1029,17 @@ impl Membership {
     /// A member misses that node. If we see it, it is to know that it was declared dead there: between the two there may be no
     /// way, and no gossip revives a life that is over. If we have never heard of it, we look for it too: perhaps only we can
     /// reach it.
-    pub(crate) fn missed(&mut self, cx: &mut Context<'_>, who: Identity, root: &Roots) {
+    pub(crate) fn missed(&mut self, cx: &mut Context<'_>, who: Identity, side: Side, root: &Roots) {
         let now = self.awake(cx.now);
         let MembershipState::In(detector, _) = &mut self.state else {
             return;
         };
         if cx.view.is_alive(who.peer) {
-            tell_dead(cx, who.peer, root.side(cx.view));
+            let mine = root.side(cx.view);
+            // A side with a master of its own, which comes over, is no reason for a node of the side that stays to begin anew.
+            if !(side.has_master && gives_way(cx, &side, &mine)) {
+                tell_dead(cx, who.peer, mine);
+            }
         } else if !detector.is_known(who.peer.id) && who.peer.id != cx.view.me().peer.id {
             // Of a node that is known here, dead, the end is certain, or it is looked for already.
             detector.insert_over(now, [Arc::new(who.clone())]);
@@ -940,18 +1047,29 @@ impl Membership {
         }
     }
 
-    /// Answers a member that names a node which is dead in this view: see [`missed`](Membership::missed).
-    pub(crate) fn named(&mut self, cx: &mut Context<'_>, from: Peer, who: &Identity) {
-        if let MembershipState::In(detector, _) = &self.state
-            && detector.is_over(who.peer)
-        {
-            let missed = Message::Missed(who.clone());
-            cx.actions.push_back(Action::Send(from, missed));
+    /// Does a member's word about the master count, which is at that side? If the master is dead in this view, the member hears so: see
+    /// [`missed`](Membership::missed). A newcomer may have been let in at both sides of a cut, and be in at the one that comes over.
+    pub(crate) fn counts(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: Peer,
+        master: &Identity,
+        theirs: Side,
+        root: &Roots,
+    ) -> bool {
+        let MembershipState::In(detector, _) = &self.state else {
+            return true;
+        };
+        if !detector.is_over(master.peer) {
+            return true;
         }
+        let (who, side) = (master.clone(), root.side(cx.view));
+        let missed = Message::Missed { who, side };
+        cx.actions.push_back(Action::Send(from, missed));
+        !gives_way(cx, &theirs, &side)
     }
 
     /// The nodes that this node misses.
-    #[cfg(any(test, feature = "harness"))]
     pub(crate) fn misses(&self) -> impl Iterator<Item = Peer> {
         self.lost.all().map(|who| who.peer)
     }
@@ -984,12 +1102,20 @@ impl Membership {
                 } else if let Some(sender) = shared(cx.view, from)
                     // A sender that sees the master which this node follows is right.
                     && !(side.has_master && side.is_same(&mine))
-                    && 2 * side.members as usize <= cx.view.len() + self.lost.all().count()
+                    && (gives_way(cx, &side, &mine) && !self.lost.is_empty()
+                        || 2 * side.members as usize <= cx.view.len() + self.lost.all().count())
                     && cx.config.obeys(Rule::Larger)
                 {
                     // The sender is of the other side of a cut, of which this node has not heard all yet; or cut off alone.
                     detector.end(now, sender, PresumedEnd::Unknown);
                     tell_dead(cx, from, mine);
+                } else if gives_way(cx, &mine, &side)
+                    && !self.lost.is_empty()
+                    && let Some((_, who)) = self.links.get(&from)
+                {
+                    // The detector of this node has the lives of others of that side for over.
+                    let to = who.addr;
+                    self.give_way(cx, now, side, to);
                 } else {
                     detector.begin_anew(now);
                 }
@@ -1001,10 +1127,8 @@ impl Membership {
                 // come in.
                 me.peer.generation += 1;
                 cx.view.set_me(me);
-                for (peer, _) in std::mem::take(&mut self.links) {
-                    cx.actions.push_back(Action::Disconnect(peer));
-                }
-                search.restart(now);
+                search.begin_life(now);
+                self.end_links(cx);
             }
             MembershipState::Fixed | MembershipState::Gone => {}
         }
@@ -1022,6 +1146,14 @@ impl Membership {
             _ => Message::Pong(number),
         };
         cx.actions.push_back(Action::Send(from, answer));
+    }
+}
+
+/// Of two sides that meet, does this one come over?
+fn gives_way(cx: &Context<'_>, mine: &Side, theirs: &Side) -> bool {
+    match cx.config.obeys(Rule::Order) {
+        true => mine.gives_way_to(theirs),
+        false => theirs.has_master,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use super::super::{
-    Action, Context, Identity, Message, Notice, Peer,
+    Action, Context, Identity, Message, Notice, Peer, Rule, Side,
     expiry::{Expiry, ran_out},
 };
 
@@ -16,6 +16,9 @@ const ROUND: Duration = Duration::from_secs(2);
 /// The pause between two rounds: the first one, and the longest. Too small: noise while the pool is not there
 /// yet. Too large: nodes come in late.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// The time in which a node that comes over is let in only at the side to which it does, or a better one. Too small: another side that comes over,
+/// too, lets it in for a moment. Too large: where no such side is left, nothing is done for that long.
+const TOWARD: Duration = Duration::from_secs(4);
 /// The time for a node before this one in the list, that is not in either, to found the pool. Too small: two
 /// pools. Too large: all wait for a node that does not start.
 const DEFERENCE: Duration = Duration::from_secs(5);
@@ -46,6 +49,8 @@ pub(super) struct Search {
     may_found: bool,
     /// From then on it may, in time awake.
     founds: Option<Duration>,
+    /// Until then this node asks to be let in at that side of a cut, or a better one.
+    toward: Option<(Side, Duration)>,
     /// The state of each address of `join`, in this round.
     tried: Vec<AddressState>,
     /// True at the beginning of a round: connections that stand are used first.
@@ -77,6 +82,7 @@ impl Search {
             join,
             may_found,
             founds: None,
+            toward: None,
             tried,
             fresh: true,
             next: 0,
@@ -91,10 +97,23 @@ impl Search {
         }
     }
 
-    /// The same search of a node that founds a pool from then on, if nobody has let it in: it has left another.
-    pub(super) fn founding_at(self, founds: Duration) -> Search {
-        let founds = Some(founds);
-        Search { founds, ..self }
+    /// The same search of a node that comes over to that side of a cut. From then on it founds a pool, if nobody has let it in.
+    pub(super) fn coming_over(self, side: Side, founds: Duration) -> Search {
+        Search {
+            founds: Some(founds),
+            toward: Some((side, self.step + TOWARD)),
+            ..self
+        }
+    }
+
+    /// Does this node found a pool if it is not let in for long?
+    pub(super) fn founds_later(&self) -> bool {
+        self.founds.is_some()
+    }
+
+    /// The `main` of the pool goes on until then at least: before that this node founds none.
+    pub(super) fn main_goes_on(&mut self, until: Duration) {
+        self.founds = self.founds.map(|founds| founds.max(until));
     }
 
     pub(super) fn next_timeout(&self) -> Duration {
@@ -111,11 +130,16 @@ impl Search {
         }
     }
 
-    /// Begins again at once: the master that was to let this node in is gone, or this node has begun another
-    /// life.
+    /// Begins again at once: the master that was to let this node in is gone.
     pub(super) fn restart(&mut self, now: Duration) {
         self.pause = PAUSE.0;
         self.begin_round(now + PAUSE.0);
+    }
+
+    /// Begins again in another life: who was asked in the one before need not answer.
+    pub(super) fn begin_life(&mut self, now: Duration) {
+        self.asked.clear();
+        self.restart(now);
     }
 
     fn begin_round(&mut self, at: Duration) {
@@ -138,12 +162,14 @@ impl Search {
         if now < self.step {
             return SearchStep::GoOn;
         }
-        if self.founds.take_if(|at| *at <= now).is_some() {
+        if cx.config.obeys(Rule::LetIn) && self.founds.take_if(|at| *at <= now).is_some() {
             (self.may_found, self.began) = (true, None);
             // A node that has not answered until now will not.
             self.asked.clear();
             self.begin_round(now);
         }
+        // The better side may have come over itself by now.
+        self.toward.take_if(|(_, until)| *until <= now);
         let began = *self.began.get_or_insert(now);
         if self.join.is_empty() && self.may_found {
             return SearchStep::Found; // with nobody to ask it founds at once, whoever else is on the way in already
@@ -220,8 +246,10 @@ impl Search {
 
     fn ask_in(&mut self, cx: &mut Context<'_>, peer: Peer) {
         self.asked.insert(peer);
-        let me = cx.view.me().clone();
-        cx.actions.push_back(Action::Send(peer, Message::Join(me)));
+        let who = cx.view.me().clone();
+        let toward = self.toward.map(|(side, _)| side);
+        let join = Message::Join { who, toward };
+        cx.actions.push_back(Action::Send(peer, join));
     }
 
     pub(super) fn unreachable(&mut self, now: Duration, addr: SocketAddr, peer: Option<Peer>) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::super::{
-    Event, Identity, Message, MessageKind, Notice, ProtocolConfig, Request,
+    Event, Identity, Message, MessageKind, NodeId, Notice, ProtocolConfig, Request, Side,
     cluster::{Cluster, Program, Shape, address, mix},
 };
 
@@ -531,6 +531,24 @@ fn newcomers_look_for_those_who_were_lost_before_they_came() {
     assert!(cluster.run_until(secs(120), agrees));
 }
 
+#[test]
+fn a_newcomer_whom_the_master_did_not_name_to_the_others_becomes_one_of_them() {
+    for seed in 0..8 {
+        let mut cluster = grown(seed, &["a", "a", "a"]);
+        cluster.cut_ways([(0, 1), (1, 0), (0, 2), (2, 0)]);
+        let newcomer = cluster.join(&ProtocolConfig::default(), "a", 1, 0);
+        assert!(cluster.run_until(secs(5), |cluster| cluster.joined(newcomer).is_some()));
+        assert!(!cluster.node(1).view().is_alive(cluster.peer(newcomer)));
+        cluster.leave(0);
+        let one_pool = |cluster: &Cluster| {
+            let follows = |node| cluster.node(node).view().master();
+            agrees(cluster) && follows(newcomer) == follows(1)
+        };
+        assert!(cluster.run_until(secs(60), one_pool), "seed {seed}");
+        assert_eq!(cluster.peer(newcomer).generation, 0, "in its first life");
+    }
+}
+
 /// A firewall may say that nobody listens at another site, and be wrong: the nodes there are looked for.
 #[test]
 fn parts_meet_though_a_firewall_says_that_nobody_is_there() {
@@ -602,6 +620,38 @@ fn two_who_lost_each_other_for_good_are_one_pool_as_soon_as_somebody_sees_both()
     }
 }
 
+/// A side without a master, as that of any node for a while.
+const OURS: Side = Side {
+    branches: 0,
+    term: 0,
+    master: None,
+    has_master: false,
+    members: 2,
+};
+
+fn missed(who: &Identity, side: Side) -> Message {
+    let who = who.clone();
+    Message::Missed { who, side }
+}
+
+/// A node of a side that comes over may be let in by both.
+#[test]
+fn whom_a_side_misses_that_comes_over_lives_on() {
+    let mut cluster = grown(5, &["a", "a", "a"]);
+    cluster.run_for(secs(5));
+    let (seen, from) = (cluster.node(2).view().me().clone(), cluster.peer(1));
+    let branch = Side {
+        branches: 1,
+        term: 1,
+        master: Some((9, NodeId(9))),
+        has_master: true,
+        ..OURS
+    };
+    cluster.forge(0, from, missed(&seen, branch));
+    cluster.run_for(secs(10));
+    assert_eq!(cluster.peer(2), seen.peer);
+}
+
 /// Between the two there may be no way, and no gossip revives a life that is over.
 #[test]
 fn who_was_declared_dead_hears_it_from_those_who_see_it() {
@@ -610,7 +660,7 @@ fn who_was_declared_dead_hears_it_from_those_who_see_it() {
     let before = cluster.traffic.of(MessageKind::DeclaredDead).all();
     let seen = cluster.node(2).view().me().clone();
     let from = cluster.peer(1);
-    cluster.forge(0, from, Message::Missed(seen.clone()));
+    cluster.forge(0, from, missed(&seen, OURS));
     let again = |cluster: &Cluster| cluster.peer(2).generation > seen.peer.generation;
     assert!(cluster.run_until(secs(10), again), "it lives on as another");
     assert!(cluster.traffic.of(MessageKind::DeclaredDead).all() > before);
@@ -626,7 +676,7 @@ fn whom_only_others_miss_is_looked_for_too() {
     stranger.peer.id.0 ^= 1 << 100;
     stranger.addr = address(40);
     let from = cluster.peer(1);
-    cluster.forge(0, from, Message::Missed(stranger));
+    cluster.forge(0, from, missed(&stranger, OURS));
     cluster.run_for(secs(120));
     assert!(cluster.dials(0) > before);
     // But a node whose end is known is not.
@@ -635,7 +685,7 @@ fn whom_only_others_miss_is_looked_for_too() {
     let left = cluster.node(2).view().me().clone();
     cluster.leave(2);
     cluster.run_for(secs(5));
-    cluster.forge(1, from, Message::Missed(left.clone()));
+    cluster.forge(1, from, missed(&left, OURS));
     let misses = |node: u32| cluster.node(node).misses().any(|peer| peer == left.peer);
     assert!(!misses(0) && !misses(1));
 }

@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        Action, Context, Deal, DepartureId, Identity, NodeId, Peer, RepairMode, Rule, Taken, Then,
-        Token,
+        Action, Context, Deal, DepartureId, Identity, NodeId, Peer, PendingArrival, RepairMode,
+        Rule, Taken, Token,
         books::{HostedState, Job, JobSource, OutstandingKind},
     },
-    Repair, ReturnReason,
+    LifeEnd, Repair, ReturnReason,
     crashes::is_company,
     given_up,
 };
@@ -42,6 +42,7 @@ impl Repair {
         jobs: Vec<Taken>,
     ) -> Vec<(Token, Parcel)> {
         let (kind, sent) = (OutstandingKind::Theft, cx.links.epoch(to));
+        let looks_up = Repair::looks_up(cx);
         let mut leaving = Vec::with_capacity(jobs.len());
         for mut job in jobs {
             let (Taken::Own(_, parcel) | Taken::Hosted(_, parcel)) = &mut job;
@@ -62,7 +63,15 @@ impl Repair {
                 shape,
             };
             match job {
+                // Its thief would not look, nor the workers below it.
+                Taken::Own(departure, _)
+                    if looks_up && cx.table.has_result(&entry.name, cx.view) =>
+                {
+                    self.repairs.insert(entry.name.id.clone());
+                    self.claim_at_owner(cx, departure, entry);
+                }
                 Taken::Own(departure, mut parcel) => {
+                    parcel.history.marked |= looks_up && cx.table.is_anything_below(&parcel.id);
                     parcel.owner = cx.view.me().peer.id.0;
                     let source = JobSource::Own(departure);
                     let deal = cx.books.away(to, source, kind, entry, sent);
@@ -108,7 +117,7 @@ impl Repair {
         cx: &mut Context<'_>,
         from: Peer,
         answers: Vec<(Token, Answer)>,
-    ) -> Vec<Then> {
+    ) -> Vec<PendingArrival> {
         let mut then = Vec::with_capacity(answers.len());
         for (token, answer) in answers {
             // Acknowledged also if the token is void: the thief keeps the answer until it hears so,
@@ -124,7 +133,7 @@ impl Repair {
             if let Some(away) = cx.books.outstanding(deal)
                 && !std::mem::replace(&mut away.answering, true)
             {
-                then.push(Then::Answer(deal, answer));
+                then.push(PendingArrival::Answer(deal, answer));
             }
         }
         then
@@ -176,6 +185,12 @@ impl Repair {
             cx.books.tally.misses += 1;
         }
         match away.source {
+            // The other side of a cut goes on with it, and may be here again before anybody else has nothing else to do.
+            JobSource::Own(departure)
+                if why == ReturnReason::Ended(LifeEnd::Silent) && back.history.marked =>
+            {
+                self.put_off(cx, departure, back, job);
+            }
             JobSource::Own(departure) => cx.actions.push_back(Action::PutBack(departure, back)),
             JobSource::Hosted(key) => self.restart(cx, key, back),
         }
@@ -263,6 +278,7 @@ impl Repair {
     pub(crate) fn recalled(&mut self, cx: &mut Context<'_>, departure: DepartureId, why: Recall) {
         // The job has come back while the workers said so.
         let Some(deal) = cx.books.whereabouts(departure) else {
+            self.late.take(|is, _| is == departure);
             return;
         };
         let Some(away) = cx.books.back(deal) else {

@@ -36,7 +36,7 @@ struct Buddy {
     /// The jobs that the buddy knows to be under way.
     under: Vec<JobId>,
     /// The last word to the buddy, while that has not been acknowledged.
-    sent: Option<Sent>,
+    sent: Option<UnconfirmedCopies>,
 }
 
 impl Buddy {
@@ -47,7 +47,7 @@ impl Buddy {
 }
 
 /// A word on its way to a buddy.
-struct Sent {
+struct UnconfirmedCopies {
     number: u64,
     upto: u64,
     under: Vec<JobId>,
@@ -56,7 +56,7 @@ struct Sent {
 }
 
 /// A question to the workers.
-struct Asked {
+struct HarvestRequest {
     is_far: bool,
     /// The term in which it was asked.
     term: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Buddies {
     /// The number of periods so far.
     periods: u64,
     /// What the workers are being asked; `None` if they are not.
-    asked: Option<Asked>,
+    asked: Option<HarvestRequest>,
     /// The copies that this node has of others' facts, by their lives.
     copies: BTreeMap<Peer, Copies>,
 }
@@ -139,7 +139,7 @@ impl Buddies {
             }
         }
         if buddy.peer.is_some() {
-            self.asked = Some(Asked {
+            self.asked = Some(HarvestRequest {
                 is_far,
                 term: cx.term,
             });
@@ -196,7 +196,7 @@ impl Buddies {
             saved,
         };
         cx.actions.push_back(Action::Send(to, copies));
-        buddy.sent = Some(Sent {
+        buddy.sent = Some(UnconfirmedCopies {
             number,
             upto,
             under,

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Action, Context, Deal, DepartureId, HostedId, Peer, Rule, Token, Wanted,
+        Action, Context, Deal, DepartureId, HostedId, Peer, RepairMode, Rule, Token, Wanted,
         books::{HERE, Job, JobSource, OutstandingKind},
     },
     Repair, ReturnReason,
@@ -10,11 +10,26 @@ use super::{
 use crate::job::{Back, Parcel};
 
 impl Repair {
+    /// Does this node look up jobs that no mark tells to? Simulations leave out what the marks are for.
+    pub(super) fn looks_up(cx: &Context<'_>) -> bool {
+        let obeys = |rule| cx.config.obeys(rule);
+        cx.config.repair != RepairMode::Naive && obeys(Rule::Mark) && obeys(Rule::Inherit)
+    }
+
     /// A marked job of ours is an orphan somewhere.
     pub(crate) fn claimed(&mut self, cx: &mut Context<'_>, departure: DepartureId, parcel: Parcel) {
         // A worker got as far as a claim, so the workers are not stuck.
         cx.books.hands.move_on();
-        let mut job = Job::of(&parcel);
+        self.claim_at_owner(cx, departure, Job::of(&parcel));
+    }
+
+    /// The result of a job of ours, which no worker has any more, is claimed where it is an orphan.
+    pub(super) fn claim_at_owner(
+        &mut self,
+        cx: &mut Context<'_>,
+        departure: DepartureId,
+        mut job: Job,
+    ) {
         // Simulations leave the rule out, to show that a result of other work is delivered then.
         if !cx.config.obeys(Rule::Fingerprint) {
             let other = cx.table.any(&job.name.id);

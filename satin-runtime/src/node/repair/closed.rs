@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     super::{
-        Context, Rule,
-        books::{Hosted, HostedState},
+        Context, Deal, DepartureId, Rule,
+        books::{Hosted, HostedState, Job, JobSource, OutstandingKind},
     },
     Repair,
 };
@@ -140,6 +140,34 @@ impl Repair {
         for id in orphans {
             if cx.table.is_finished(id, cx.view) {
                 self.drop_spare(cx, id);
+            }
+        }
+        if Repair::looks_up(cx) {
+            self.claim_finished(cx);
+        }
+    }
+
+    /// Jobs that are away have been done elsewhere, by a side of a cut that has come over: their results are claimed there, and the runs stop.
+    fn claim_finished(&mut self, cx: &mut Context<'_>) {
+        let done = cx.books.all_away().filter_map(|deal| {
+            let away = cx.books.look_away(deal)?;
+            let JobSource::Own(departure) = away.source else {
+                return None; // its origin does so
+            };
+            let is_run = away.kind == OutstandingKind::Theft && !away.answering;
+            let is_done = is_run && cx.table.has_result(&away.job.name, cx.view);
+            is_done.then_some((deal, departure))
+        });
+        let done: Vec<(Deal, DepartureId)> = done.collect();
+        let is_done = |_, job: &Job| cx.table.has_result(&job.name, cx.view);
+        for (departure, job) in self.late.take(is_done) {
+            self.claim_at_owner(cx, departure, job);
+        }
+        for (deal, departure) in done {
+            if let Some(away) = cx.books.back(deal) {
+                self.let_go(cx, deal);
+                self.repairs.insert(away.job.name.id.clone());
+                self.claim_at_owner(cx, departure, away.job);
             }
         }
     }

@@ -103,7 +103,9 @@ impl Repair {
         self.give_all_up(cx);
         // Nor will `main`, which stops, do what has come back to it.
         self.forget_undone(|number| number < RootName::OTHERS);
-        self.over = FinishedRoots::default();
+        if cx.config.obeys(Rule::ForgetTime) {
+            self.over = FinishedRoots::default();
+        }
     }
 
     /// Tells the workers to stop with a hosted job, and to save what is finished below it.

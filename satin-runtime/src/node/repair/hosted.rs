@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        Action, Context, Deal, HostedId, Message, Peer, Rule, Taken, Then, Token,
+        Action, Context, Deal, HostedId, Message, Peer, PendingArrival, Rule, Taken, Token,
         books::{HERE, HostedState, OutstandingKind},
     },
     Repair, ReturnReason, given_up,
@@ -18,7 +18,7 @@ impl Repair {
         from: Peer,
         sent_ms: u64,
         jobs: Vec<(Token, Parcel)>,
-    ) -> Vec<Then> {
+    ) -> Vec<PendingArrival> {
         // A request to steal may have been under way when this node began to leave. Its jobs go
         // back unseen, so that their origin gives them to others at once instead of waiting for the
         // goodbye.
@@ -46,16 +46,16 @@ impl Repair {
                 // Counted while its values are fetched: the worker that will run it is idle, but
                 // spoken for, so no further job is asked for on its behalf.
                 cx.books.coming(key);
-                then.push(Then::Start(key, parcel));
+                then.push(PendingArrival::Start(key, parcel));
             }
         }
         then
     }
 
-    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, then: Then) {
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, then: PendingArrival) {
         match then {
-            Then::Start(key, parcel) => self.start(cx, key, parcel),
-            Then::Refuse(key, name) => {
+            PendingArrival::Start(key, parcel) => self.start(cx, key, parcel),
+            PendingArrival::Refuse(key, name) => {
                 // The fetch took its time: the job may have been recalled, or have lost its origin,
                 // meanwhile.
                 if let Some(hosted) = cx.books.hosted(key)
@@ -76,7 +76,7 @@ impl Repair {
                     );
                 }
             }
-            Then::Answer(deal, answer) => match answer {
+            PendingArrival::Answer(deal, answer) => match answer {
                 Answer::Refused(why) => self.refused(cx, deal, why),
                 // The host did not do the job, so it is still to be done, and whoever waits
                 // for it here must not get this for an answer.
@@ -85,17 +85,17 @@ impl Repair {
                 Answer::Unfit(unfit) => self.bring_home(cx, deal, unfit),
                 answer => self.take_answer(cx, deal, answer),
             },
-            Then::Local(ticket, name) => {
+            PendingArrival::Local(ticket, name) => {
                 let value = Some(name);
                 cx.actions.push_back(Action::Brought { ticket, value });
             }
-            Then::Lost(ticket, _) => {
+            PendingArrival::Lost(ticket, _) => {
                 let value = None;
                 cx.actions.push_back(Action::Brought { ticket, value });
             }
             // A shared value of the answer is to be had nowhere: only a run of the job makes it
             // again.
-            Then::Redo(deal, _) => {
+            PendingArrival::Redo(deal, _) => {
                 if let Some(away) = cx.books.outstanding(deal)
                     && away.kind == OutstandingKind::Claim
                 {

@@ -38,7 +38,7 @@ enum LeavingStage {
 
 /// The answer to a request to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Begun {
+pub(crate) enum DepartureStep {
     /// The node begins to leave.
     Now,
     /// The node had begun before.
@@ -96,13 +96,13 @@ impl Leaving {
         self.stage != LeavingStage::Staying
     }
 
-    /// A request to leave within that time. On [`Begun::Now`] the caller drains stealing and repair too.
+    /// A request to leave within that time. On [`DepartureStep::Now`] the caller drains stealing and repair too.
     pub(crate) fn begin(
         &mut self,
         cx: &mut Context<'_>,
         root: &mut Roots,
         grace: Duration,
-    ) -> Begun {
+    ) -> DepartureStep {
         let me = cx.view.me().peer;
         let end = cx.now + grace;
         let handing_over = grace.mul_f64(HANDING_OVER.0).min(HANDING_OVER.1);
@@ -113,12 +113,12 @@ impl Leaving {
             if let LeavingStage::Finishing(until) = &mut self.stage {
                 *until = (*until).min(end.saturating_sub(handing_over));
             }
-            return Begun::Before;
+            return DepartureStep::Before;
         }
         // No node would be left to go on with the run: it ends with this one.
         let stays = |peer: Peer| peer != me && !cx.view.is_draining(peer);
         if !cx.view.members().any(|member| stays(member.peer)) {
-            return Begun::Alone;
+            return DepartureStep::Alone;
         }
         root.drain(cx);
         // Asked before `main` stops. A worker that is busy on top of it may take long to unwind, and the next `main`, which
@@ -136,7 +136,7 @@ impl Leaving {
         self.gathering = self.yielding.then_some(term);
         self.end = end;
         self.stage = LeavingStage::Finishing(end.saturating_sub(handing_over));
-        Begun::Now
+        DepartureStep::Now
     }
 
     /// Is `main` being stopped here?

@@ -7,6 +7,7 @@
 //!   `closed`: which of them nobody needs any more.
 //! * `links`: what a broken connection may have lost.
 //! * `crashes`: jobs that take down whoever runs them.
+//! * `late`: jobs that another site may be doing, and that are done last.
 //! * `stuck`: a node that can do nothing but wait gives something back.
 //! * `drain`: what is given up when this node leaves.
 //!
@@ -25,6 +26,7 @@ mod crashes;
 mod drain;
 mod hosted;
 mod keeping;
+mod late;
 mod leaving;
 mod links;
 mod orphans;
@@ -39,7 +41,7 @@ mod tests;
 
 pub(crate) use buddies::Buddies;
 pub(crate) use keeping::Keeping;
-pub(crate) use leaving::{Begun, Leaving};
+pub(crate) use leaving::{DepartureStep, Leaving};
 pub(crate) use spread::Spread;
 pub(crate) use table::{GIVEN_UP, Table, given_up};
 
@@ -52,16 +54,26 @@ use super::{Context, Peer};
 use crate::job::{JobId, JobName};
 use closed::FinishedRoots;
 use crashes::Release;
+use late::Late;
 
 /// How a life ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LifeEnd {
     /// The node died: a job that it ran may be the reason.
     Died,
+    /// The node fell silent: it died, or it is cut off.
+    Silent,
     /// The node left on purpose, or goes on as the next generation.
     Left,
     /// The peer lives on: this node goes on as the next generation.
     Ours,
+}
+
+impl LifeEnd {
+    /// Did the node die, as far as is known?
+    pub(crate) fn is_death(self) -> bool {
+        matches!(self, LifeEnd::Died | LifeEnd::Silent)
+    }
 }
 
 /// Why a job comes back.
@@ -102,6 +114,8 @@ pub(crate) struct Repair {
     /// goes on from here, or it would wait for others without end.
     held_since: BTreeMap<JobName, Duration>,
     release_at: Option<Release>,
+    /// Jobs that are done last.
+    late: Late,
     /// The connection by which our lists went last.
     listed: BTreeMap<Peer, u64>,
     /// Peers to which a connection is tried again, and when.
@@ -112,7 +126,8 @@ impl Repair {
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let reconnect = self.reconnect.values().min().copied();
         let release = self.release_at.map(Release::at);
-        let all = [reconnect, self.withdraw_at, release];
+        let late = self.late.next_timeout();
+        let all = [reconnect, self.withdraw_at, release, late];
         all.into_iter().flatten().min()
     }
 
@@ -123,16 +138,18 @@ impl Repair {
     }
 
     /// The end of a turn: what is held may be claimed, or released, before the workers are asked for jobs.
-    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
+    /// `in_vain`: this node has asked all others for work.
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>, in_vain: bool) {
         // Claims come first: a held job that is an orphan somewhere need not be run anywhere again,
         // so it must not be released to the workers of this node, nor given to a thief.
         self.claim_held(cx);
         self.release_if_due(cx);
+        self.look_at_late(cx, in_vain);
     }
 
     /// How much this node remembers of jobs that came back.
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn undone(&self) -> usize {
-        self.repairs.len() + self.withdrawn.len()
+        self.repairs.len() + self.withdrawn.len() + self.late.len()
     }
 }

@@ -31,7 +31,7 @@ impl Repair {
         // Sheets are written in all modes: at departures, and for root jobs. If this node goes on
         // as the next generation, the peer lives on, and its sheet with it.
         if end != LifeEnd::Ours {
-            let died = end == LifeEnd::Died;
+            let died = end.is_death();
             cx.table.life_ended(cx.actions, cx.now, peer, died);
             let strict = cx.config.obeys(Rule::Flushed);
             cx.table.refresh_settled(cx.actions, cx.view, strict);
@@ -44,7 +44,8 @@ impl Repair {
             // A departure takes nothing down. The count of a death may be the one too many.
             let victims = match end {
                 LifeEnd::Died => self.blame(cx, deal),
-                LifeEnd::Left | LifeEnd::Ours => 0,
+                // A cut between sites takes nothing down either.
+                LifeEnd::Silent | LifeEnd::Left | LifeEnd::Ours => 0,
             };
             if victims >= cx.config.max_crashes {
                 self.give_up_on(cx, gone, deal.token, victims);

@@ -719,6 +719,15 @@ impl Table {
             .any(|((_, owner), finished)| *finished && (*owner == self.me || view.is_alive(*owner)))
     }
 
+    /// Is the result of that very job at any live node?
+    pub(crate) fn has_result(&self, name: &JobName, view: &View) -> bool {
+        let mut entries = self.index.get(&name.id).into_iter().flatten();
+        entries.any(|((is, owner), finished)| {
+            let is_there = *owner == self.me || view.is_alive(*owner);
+            *finished && *is == name.fingerprint && is_there
+        })
+    }
+
     /// Does another node keep that result, that stays, and that comes before this one in the order of peers?
     pub(crate) fn is_kept_before(&self, name: &JobName, view: &View) -> bool {
         let mut entries = self.index.get(&name.id).into_iter().flatten();
@@ -793,13 +802,14 @@ impl Table {
     ) {
         let is_loading = self.is_loading(view);
         // The own announcements are in the table before the life is entered among the dead.
-        let flushed = |peer: Peer, dead: &Peer| {
+        let has_read = |peer: Peer, dead: &Peer| peer == self.me && !self.unread.contains(dead);
+        let has_flushed = |peer: Peer| {
             let sheet = self.sheets.get(&peer);
-            let has_read = peer == self.me && !self.unread.contains(dead);
-            has_read || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))
+            (self.dead.keys()).all(|dead| {
+                has_read(peer, dead) || sheet.is_some_and(|sheet| sheet.flushed.contains_key(dead))
+            })
         };
-        let everybody = |dead: &Peer| (view.members()).all(|member| flushed(member.peer, dead));
-        let is_announced = self.dead.keys().all(everybody) && !is_loading;
+        let is_announced = !is_loading && (view.members()).all(|member| has_flushed(member.peer));
         let settled = !strict || is_announced;
         // The marks of the workers depend on it, so they hear of both directions: the next death
         // unsettles it.

@@ -11,6 +11,8 @@
 //!   nodes, or all of another site, fell silent with it; a master that falls silent alone is both in a pool of
 //!   two, and the latter if it was the only node of its site. Without that wait, a short partition makes two
 //!   pools.
+//! * **Not while the store says that `main` goes on**: it runs at another side of the cut.
+//! * **Not by a node that is to come over to another side**, which has a master.
 //! * **The next in line** acts too if those before it have had [`PRECEDENCE`] each and did nothing:
 //!   views that differ for good would otherwise leave a pool without a master for ever. If two act, the order
 //!   of masters decides (see [`super`]). Meanwhile it asks the first in line ([`ASK_FIRST`]): without that, a
@@ -94,8 +96,12 @@ pub(super) struct Vacancy {
     since: Duration,
     /// The master may be alive, and cut off from this node.
     silent: bool,
+    /// The store says that `main` goes on until then at least.
+    goes_on: Duration,
     /// Until then the master, which is not in the view yet, may appear.
     appears: Duration,
+    /// The user knows that this node is cut off.
+    is_told: bool,
     /// When the next look is due.
     pub(super) look: Duration,
     /// When the first in line is asked.
@@ -106,6 +112,8 @@ pub(super) struct Vacancy {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum VacancyStep {
     Wait,
+    /// As that; the user is told that the master, and much of the pool, cannot be reached.
+    TellCutOff,
     /// The node, first in line, that is asked whether it knows a master.
     Ask(Peer),
     /// The node itself is master from now on.
@@ -129,7 +137,9 @@ impl Vacancy {
         Vacancy {
             since: now,
             silent,
+            goes_on: now,
             appears: now,
+            is_told: false,
             look: now,
             ask: now,
         }
@@ -141,6 +151,10 @@ impl Vacancy {
             appears: cx.now + cx.config.paced(APPEARS),
             ..Vacancy::new(cx.now, true)
         }
+    }
+
+    pub(super) fn main_goes_on(&mut self, until: Duration) {
+        self.goes_on = self.goes_on.max(until);
     }
 
     /// Puts off the election if this node slept: it acts a moment later, once it has heard the others.
@@ -171,16 +185,28 @@ impl Vacancy {
             ran_out(Expiry::Appears);
             self.appears = self.since;
         }
+        if now < self.goes_on {
+            self.look = self.goes_on;
+            return VacancyStep::Wait;
+        }
+        // Members have come over, or do so in a moment: a master of those that are left would have them all come back.
+        if membership.is_to_come_over() {
+            return VacancyStep::Wait;
+        }
         let patience = self.since + cx.config.partition_wait;
         if self.silent && now < patience {
             // A single death is always noticed first: whether others follow shows within that
             // moment.
             let settled = self.since + SETTLE;
-            let few = |loss| matches!(loss, Loss::Few);
+            let loss = (now >= settled).then(|| self.loss(cx, silent, membership));
             // Acting now could make a second pool, if this side is the one that was cut off.
-            if now < settled || !few(self.loss(cx, silent, membership)) {
+            if !matches!(loss, Some(Loss::Few)) {
                 self.look = self.look.max(settled).min(patience);
-                return VacancyStep::Wait;
+                let is_sure = matches!(loss, Some(Loss::Many));
+                return match is_sure && !std::mem::replace(&mut self.is_told, true) {
+                    true => VacancyStep::TellCutOff,
+                    false => VacancyStep::Wait,
+                };
             }
         }
         let me = cx.view.me();

@@ -356,7 +356,29 @@ impl Roots {
 
     /// Another pool goes on with this run: this one ends.
     pub(crate) fn superseded(&mut self, cx: &mut Context<'_>) {
-        self.main_ended(cx, SUPERSEDED);
+        self.run_is_over(cx, SUPERSEDED);
+    }
+
+    /// The store says that this run has come to its end elsewhere.
+    pub(crate) fn run_is_over(&mut self, cx: &mut Context<'_>, code: i32) {
+        if self.is_master(cx.view) {
+            self.main_ended(cx, code);
+        } else if self.ended.is_none() {
+            let master = self.master.as_ref().map_or(cx.view.me(), |master| master);
+            self.ended(cx, cx.view.me().peer, self.term, master.peer.id, code);
+        }
+    }
+
+    /// Does this node wait for a master?
+    pub(crate) fn has_lost_master(&self) -> bool {
+        self.vacancy.is_some()
+    }
+
+    /// The store says that `main` goes on until then at least.
+    pub(crate) fn main_goes_on(&mut self, until: Duration) {
+        if let Some(vacancy) = &mut self.vacancy {
+            vacancy.main_goes_on(until);
+        }
     }
 
     /// Takes over the address that others are told of this node from now on.
@@ -530,7 +552,7 @@ impl Roots {
         }
     }
 
-    fn tell_master(&self, cx: &mut Context<'_>, peer: Peer) {
+    pub(crate) fn tell_master(&self, cx: &mut Context<'_>, peer: Peer) {
         // A pool that has ended answers any question about masters with its end: no node may begin
         // anew.
         let told = self.ended_with().or_else(|| {
@@ -635,13 +657,21 @@ impl Roots {
         };
         match vacancy.step(cx, &self.silent, membership) {
             VacancyStep::Wait => {}
+            VacancyStep::TellCutOff => cx.actions.push_back(Action::Tell(Notice::CutOff)),
             // The question is a word about the former master: a node that follows another answers
             // with that.
             VacancyStep::Ask(first) => self.tell_master(cx, first),
             VacancyStep::Act { is_branch } => {
                 let me = cx.view.me().clone();
-                self.branches += u32::from(is_branch);
+                if is_branch {
+                    self.branches += 1;
+                    cx.actions.push_back(Action::Tell(Notice::Branch));
+                }
                 self.follow(cx, self.term.saturating_add(1), me);
+            }
+            VacancyStep::Nobody if membership.is_left_behind() => {
+                self.vacancy = None;
+                cx.actions.push_back(Action::End(NodeEnd::Left));
             }
             VacancyStep::Nobody => {
                 self.vacancy = None;

@@ -340,6 +340,23 @@ fn a_partition_that_lasts_makes_two_masters_and_one_when_it_ends() {
         let lives = |node: u32| cluster.peer(node).generation;
         assert!((0..3).all(|node| lives(node) == 0), "seed {seed}");
         assert!((3..6).all(|node| lives(node) == 1), "seed {seed}");
+        // Each is told to people once, by the nodes that it happens to.
+        for node in 0..6 {
+            let told = |what: Notice| {
+                cluster
+                    .notices(node)
+                    .iter()
+                    .filter(|told| **told == what)
+                    .count()
+            };
+            let [off, branch, over] = [Notice::CutOff, Notice::Branch, Notice::ComesOver].map(told);
+            let (is_other, leads) = (usize::from(node >= 3), usize::from(node == 3));
+            assert_eq!(
+                (off, branch, over),
+                (is_other, leads, is_other),
+                "seed {seed}, node {node}"
+            );
+        }
     }
 }
 

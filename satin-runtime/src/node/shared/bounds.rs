@@ -34,7 +34,7 @@ use std::{
 };
 
 use super::super::{
-    Action, Context, Deal, Lattices, Message, Peer, ProtocolConfig, View, books::Books,
+    Action, Context, Deal, Lattices, Message, Peer, ProtocolConfig, Rule, View, books::Books,
     message::Cargo,
 };
 use crate::job::{Answer, BoundName, Offer, RootName, RootRun, Saved};
@@ -79,7 +79,7 @@ struct OfRoot {
 }
 
 #[derive(Default)]
-struct Told {
+struct BoundsTold {
     /// The peer knows every improvement up to that version.
     version: u64,
     /// The peer is told again not earlier than this.
@@ -98,7 +98,7 @@ pub struct Bounds {
     /// The peers that are to be told of something.
     pending: BTreeSet<Peer>,
     /// How much each peer knows.
-    told: BTreeMap<Peer, Told>,
+    told: BTreeMap<Peer, BoundsTold>,
     /// Root jobs that are over, so that a late offer does not enter them again.
     over: EndedRoots,
     /// The number of entries from which on those are dropped of whose root jobs nothing is here any more.
@@ -481,7 +481,13 @@ impl Bounds {
     }
 
     /// Adds to a message that is to leave now the bounds that the receiver may not know yet.
-    pub(crate) fn load(&mut self, to: Peer, message: Message, books: &Books) -> Message {
+    pub(crate) fn load(
+        &mut self,
+        to: Peer,
+        message: Message,
+        books: &Books,
+        config: &ProtocolConfig,
+    ) -> Message {
         // Programs without bounds pay nothing here.
         if self.roots.is_empty() {
             return message;
@@ -494,7 +500,10 @@ impl Bounds {
         let known = told.version;
         // The receiver may have dropped the bounds of a root job that was over for it: it gets all
         // of them.
-        let claimed = self.in_full(&cargo, to, books);
+        let claimed = match config.obeys(Rule::BringBounds) {
+            true => self.in_full(&cargo, to, books),
+            false => BTreeSet::new(),
+        };
         let mut offers = self.since(known, Some(to));
         self.add_all(&mut offers, &claimed);
         if weight(&cargo) + weight_of(&offers) > self.may_stray {

@@ -25,12 +25,12 @@ const COMES_BACK: Duration = Duration::from_secs(60);
 pub(crate) struct Homes {
     /// By the process's name; after that time it is gone for good.
     gone: BTreeMap<Fingerprint, Duration>,
-    own: Own,
+    own: OwnRoots,
 }
 
 /// The root jobs of other threads of this process, which have numbers in the order in which they begin.
 #[derive(Default)]
-struct Own {
+struct OwnRoots {
     /// The root jobs that are not over.
     under_way: BTreeSet<u32>,
     /// The number of the next root job: all that have begun have smaller ones.

@@ -7,7 +7,6 @@ mod values;
 
 pub use bounds::Bounds;
 pub(crate) use homes::Homes;
-pub use prefetch::Prefetch;
 pub use values::{PIECE, Values};
 pub(crate) use values::{Waits, Want};
 

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::{Deserialize, Serialize};
-
-use super::{super::Peer, values::PIECE};
-use crate::job::{RootName, ValueName, ValueSize};
+use super::{
+    super::{Peer, Prefetch},
+    values::PIECE,
+};
+use crate::job::{RootName, ValueName};
 
 /// Bytes that are fetched from one node at a time before they are needed, unless it is one value. Too few: the link stands still between two small ones. Too
 /// many: what a job waits for comes late (with two large values at a time graphs whose tasks read much from many nodes took a tenth longer).
@@ -23,20 +24,9 @@ const SHARE: u64 = 2;
 /// So many values wait to be fetched, at most. Too few: small ones are fetched when they are needed. Too many: memory.
 const MOST_WAITING: usize = 1024;
 
-/// A value that will be needed, and where it is to be had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Prefetch {
-    /// The value.
-    pub value: ValueSize,
-    /// The root job of which its flow is a part.
-    pub root: RootName,
-    /// The node that has it.
-    pub from: Peer,
-}
-
 /// A value that will be needed here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct PrefetchAdvice {
     pub(super) wanted: Prefetch,
     /// The node that has said so.
     pub(super) by: Peer,
@@ -46,11 +36,11 @@ pub(super) struct Told {
 #[derive(Default)]
 pub(super) struct Prefetches {
     /// Those that are not fetched yet, in the order in which they were told.
-    waiting: VecDeque<Told>,
+    waiting: VecDeque<PrefetchAdvice>,
     /// Bytes of those.
     waiting_bytes: u64,
     /// Those that are being fetched.
-    under_way: BTreeMap<ValueName, Told>,
+    under_way: BTreeMap<ValueName, PrefetchAdvice>,
     /// Bytes of those.
     bytes_under_way: u64,
     /// How many of those bytes come from each node.
@@ -60,7 +50,7 @@ pub(super) struct Prefetches {
 impl Prefetches {
     /// A value will be needed. If there is no room for all, those that were told first are forgotten: they are needed by now, or not at all. Gives what is
     /// forgotten.
-    pub(super) fn push(&mut self, told: Told, room: u64) -> Vec<Told> {
+    pub(super) fn push(&mut self, told: PrefetchAdvice, room: u64) -> Vec<PrefetchAdvice> {
         let most = room / SHARE;
         if told.wanted.value.bytes > most {
             return vec![told];
@@ -78,9 +68,9 @@ impl Prefetches {
     }
 
     /// The next one to be fetched, if one is to be now.
-    pub(super) fn next(&mut self, room: u64) -> Option<Told> {
+    pub(super) fn next(&mut self, room: u64) -> Option<PrefetchAdvice> {
         let most = room / SHARE;
-        let is_free = |told: &Told| {
+        let is_free = |told: &PrefetchAdvice| {
             let bytes = self.bytes_under_way + told.wanted.value.bytes;
             let from = self.from.get(&told.wanted.from);
             let fits = from.is_none_or(|from| from + told.wanted.value.bytes <= FROM_EACH);
@@ -93,17 +83,17 @@ impl Prefetches {
     }
 
     /// The value is being fetched.
-    pub(super) fn begin(&mut self, told: Told) {
+    pub(super) fn begin(&mut self, told: PrefetchAdvice) {
         self.bytes_under_way += told.wanted.value.bytes;
         *self.from.entry(told.wanted.from).or_default() += told.wanted.value.bytes;
         self.under_way.insert(told.wanted.value.name, told);
     }
 
     /// Takes out those that are not being fetched any more: they are here, or nobody has them.
-    pub(super) fn ended(&mut self, has_ended: impl Fn(ValueName) -> bool) -> Vec<Told> {
+    pub(super) fn ended(&mut self, has_ended: impl Fn(ValueName) -> bool) -> Vec<PrefetchAdvice> {
         let ended = self.under_way.extract_if(.., |name, _| has_ended(*name));
-        let ended: Vec<Told> = ended.map(|(_, told)| told).collect();
-        for Told { wanted, .. } in &ended {
+        let ended: Vec<PrefetchAdvice> = ended.map(|(_, told)| told).collect();
+        for PrefetchAdvice { wanted, .. } in &ended {
             self.bytes_under_way -= wanted.value.bytes;
             if let Some(bytes) = self.from.get_mut(&wanted.from) {
                 *bytes -= wanted.value.bytes;
@@ -131,13 +121,16 @@ impl Prefetches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{job::Fingerprint, node::NodeId};
+    use crate::{
+        job::{Fingerprint, ValueSize},
+        node::NodeId,
+    };
 
     fn peer(number: u128) -> Peer {
         NodeId(number).first_life()
     }
 
-    fn told(number: u8, bytes: u64, from: u128) -> Told {
+    fn told(number: u8, bytes: u64, from: u128) -> PrefetchAdvice {
         let wanted = Prefetch {
             value: ValueSize {
                 name: ValueName([number; 32]),
@@ -149,13 +142,13 @@ mod tests {
             },
             from: peer(from),
         };
-        Told {
+        PrefetchAdvice {
             wanted,
             by: peer(100),
         }
     }
 
-    fn number(told: &Told) -> u8 {
+    fn number(told: &PrefetchAdvice) -> u8 {
         told.wanted.value.name.0[0]
     }
 

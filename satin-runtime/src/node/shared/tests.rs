@@ -1428,7 +1428,10 @@ fn a_small_answer_does_not_take_for_known_what_is_still_on_its_way() {
         node.handle(secs(10), Event::Offered(offer));
     }
     // Before the second is told: the large answer brings it, and so does the small one that may overtake that.
-    let mut load = |length| node.bounds.load(peer, answers(length), &node.books);
+    let mut load = |length| {
+        node.bounds
+            .load(peer, answers(length), &node.books, &node.config)
+    };
     for length in [100_000, 10] {
         assert!(matches!(load(length), Message::OffersWith(offers, _) if offers.len() == 1));
     }
@@ -1459,11 +1462,11 @@ fn a_large_bound_goes_with_each_answer_until_it_is_known() {
     }
     let version = told.expect("it is told");
     for _ in 0..2 {
-        let loaded = node.bounds.load(peer, answers(), &node.books);
+        let loaded = node.bounds.load(peer, answers(), &node.books, &node.config);
         assert!(matches!(loaded, Message::OffersWith(..)));
     }
     node.bounds.had(peer, version);
-    let loaded = node.bounds.load(peer, answers(), &node.books);
+    let loaded = node.bounds.load(peer, answers(), &node.books, &node.config);
     assert!(matches!(loaded, Message::Answers(_)));
 }
 
@@ -1481,11 +1484,12 @@ fn large_answers_bring_all_bounds_themselves() {
     };
     let node = cluster.node_mut(0);
     assert!(matches!(
-        node.bounds.load(peer, answers(10), &node.books),
+        node.bounds
+            .load(peer, answers(10), &node.books, &node.config),
         Message::Answers(_)
     ));
     assert!(matches!(
-        node.bounds.load(peer, answers(100_000), &node.books),
+        node.bounds.load(peer, answers(100_000), &node.books, &node.config),
         Message::OffersWith(offers, _) if offers.len() == 1
     ));
 }

@@ -35,11 +35,11 @@ use std::{
 };
 
 use super::super::{
-    Action, Context, Lattices, Message, NodeId, Peer, Then, View,
+    Action, Context, Lattices, Message, NodeId, Peer, PendingArrival, View,
     expiry::{Expiry, ran_out},
-    message::How,
+    message::{How, Prefetch},
 };
-use super::prefetch::{Prefetch, Prefetches, Told};
+use super::prefetch::{PrefetchAdvice, Prefetches};
 use crate::job::{Fingerprint, RootName, ValueName};
 
 /// Bytes of a piece; values travel in pieces of this size. Too small: more messages. Too large: a piece holds
@@ -149,7 +149,7 @@ struct Hints {
 }
 
 struct WaitingForValues {
-    then: Then,
+    then: PendingArrival,
     missing: BTreeSet<ValueName>,
 }
 
@@ -162,7 +162,7 @@ pub struct Values {
     hints: BTreeMap<ValueName, Hints>,
     /// With so many hints it is time to look which are of use.
     most_hints: usize,
-    ready: VecDeque<Then>,
+    ready: VecDeque<PendingArrival>,
     /// The nodes that asked for a value that was not here, and until when they are to be told if it comes.
     denied: BTreeMap<ValueName, (BTreeSet<Peer>, Duration)>,
     /// When the next look into the store is due, if anything is waited for.
@@ -293,7 +293,7 @@ impl Values {
     }
 
     /// The next job or answer that may go on, or must go back.
-    pub(crate) fn poll_ready(&mut self) -> Option<Then> {
+    pub(crate) fn poll_ready(&mut self) -> Option<PendingArrival> {
         self.ready.pop_front()
     }
 
@@ -307,11 +307,11 @@ impl Values {
         cx: &mut Context<'_>,
         from: Peer,
         root_number: u32,
-        then: Then,
+        then: PendingArrival,
         lattices: &dyn Lattices,
-    ) -> Option<Then> {
+    ) -> Option<PendingArrival> {
         // An answer knows only the number of its root job: the name is taken down from jobs.
-        if let Then::Start(_, parcel) = &then {
+        if let PendingArrival::Start(_, parcel) = &then {
             self.root_started(parcel.root_run().name);
         }
         let unknown = RootName {
@@ -320,7 +320,7 @@ impl Values {
         };
         let root = self.roots.get(&root_number).copied().unwrap_or(unknown);
         // Jobs that need a part of the result are worth more there than elsewhere.
-        if let Then::Answer(deal, answer) = &then
+        if let PendingArrival::Answer(deal, answer) = &then
             && let Some(kept) = answer.kept()
             && let Some(keeper) = cx.view.life_of(NodeId(kept.at))
             && keeper != cx.view.me().peer
@@ -382,7 +382,7 @@ impl Values {
     /// A value will be needed here, as that node says.
     pub(crate) fn prefetch(&mut self, cx: &mut Context<'_>, by: Peer, wanted: Prefetch) {
         self.root_started(wanted.root);
-        let told = Told { wanted, by };
+        let told = PrefetchAdvice { wanted, by };
         // No job will come to a node that leaves.
         let forgotten = match cx.books.leaving {
             true => vec![told],
@@ -951,13 +951,15 @@ impl Values {
             self.ready.push_back(match waiting.then {
                 // A job goes back to its origin, which has the value, or makes it again. An answer
                 // is worth nothing without the value: its job is done again here.
-                Then::Start(key, _) => Then::Refuse(key, name),
-                Then::Answer(deal, answer) => {
+                PendingArrival::Start(key, _) => PendingArrival::Refuse(key, name),
+                PendingArrival::Answer(deal, answer) => {
                     cx.books.let_go(&answer);
-                    Then::Redo(deal, name)
+                    PendingArrival::Redo(deal, name)
                 }
-                Then::Local(ticket, name) => Then::Lost(ticket, name),
-                then @ (Then::Refuse(..) | Then::Redo(..) | Then::Lost(..)) => then,
+                PendingArrival::Local(ticket, name) => PendingArrival::Lost(ticket, name),
+                then @ (PendingArrival::Refuse(..)
+                | PendingArrival::Redo(..)
+                | PendingArrival::Lost(..)) => then,
             });
         }
     }
@@ -1040,7 +1042,7 @@ fn maker(view: &View) -> Peer {
 }
 
 /// A node counts on a value to be here, and is wrong.
-fn say_not_prefetched(cx: &mut Context<'_>, told: Told) {
+fn say_not_prefetched(cx: &mut Context<'_>, told: PrefetchAdvice) {
     let message = Message::NotPrefetched(told.wanted.value.name);
     cx.actions.push_back(Action::Send(told.by, message));
 }

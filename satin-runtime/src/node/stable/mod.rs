@@ -25,6 +25,11 @@
 //! * **Epoch** ([`Rule::Epoch`]): each start of a run is an epoch, which one of several starts gets. A master that finds a
 //!   higher epoch ends, and removes nothing. Otherwise two pools work on one run, and the first that is done deletes it
 //!   under the other's hands.
+//! * **One main** ([`Rule::OneMain`]): the master creates a file in the store before its `main` begins, and gives a sign of life there from
+//!   time to time. A side of a cut that has lost the master, and sees the store, elects none while these signs go on; and only the
+//!   latest `main` removes the run. Otherwise both sides run `main` although both see the store, both print, and the first that is done removes
+//!   the run under the other's hands. (A side that does not see the store cannot know: its `main` is not the latest then, and publishes
+//!   nothing.)
 //! * **Covered** ([`Rule::Covered`]): now and then a node writes all that is alive anew, and forgets its earlier segments two
 //!   periods later; nothing is written anew before that. Forgotten at once, the parts of a job whose result its origin has not
 //!   written yet would be nowhere.
@@ -35,15 +40,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use super::{
-    Action, Context, HarvestReader, Message, NodeId, Notice, Peer, ProtocolConfig, Rule, Then,
+    Action, Context, HarvestReader, MainStep, Message, NodeId, Notice, Peer, PendingArrival,
+    ProtocolConfig, Rule, RunEpoch, StorageOrder,
     expiry::{Expiry, ran_out},
     repair::Repair,
     shared::Bounds,
 };
-use crate::job::{Answer, Batch, Gathered, JobName, Offer, RunName, Saved, StoredFact};
+use crate::job::{Answer, Batch, Gathered, JobName, MainBeat, Offer, Saved, StoredFact};
 
 #[cfg(test)]
 mod tests;
@@ -82,50 +86,16 @@ const LARGEST: usize = 240 << 20;
 /// and again. Too large: logs grow.
 const GROWTH: usize = 4;
 
-/// A run, and the start of it that goes on now.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct RunEpoch {
-    /// The epoch: counts the starts of the run.
-    pub epoch: u32,
-    /// The run's name.
-    pub run: RunName,
-}
+/// The time between two signs of life of `main`, at most, and the part of [`ProtocolConfig::partition_wait`] that it is at most. Too short: the store
+/// has no rest. Too long: what died alone is missed late by those who are cut off from it.
+const BEAT: (Duration, u32) = (Duration::from_secs(5), 6);
 
-/// What a driver is to do in the store.
-#[derive(Clone, PartialEq, Debug)]
-pub enum StorageOrder {
-    /// This node is master: find the run, or begin one, and load what stands there. Answered by
-    /// [`RunOpened`](super::Event::RunOpened) or [`CannotOpenRun`](super::Event::CannotOpenRun).
-    Open {
-        /// The run that goes on, if a former master has told.
-        known: Option<RunEpoch>,
-        /// The node that founded this pool: one of its masters may have begun an epoch, and not told.
-        founder: NodeId,
-        /// The lives that still have what they have written in this epoch.
-        alive: Vec<Peer>,
-    },
-    /// Append to this life's log. Answered by [`Written`](super::Event::Written) or
-    /// [`NotWritten`](super::Event::NotWritten).
-    Write {
-        /// A number that the answer gives back.
-        number: u64,
-        /// The run whose log it is.
-        run: RunEpoch,
-        /// What is to be written.
-        batch: Batch,
-        /// The batch begins a segment.
-        begins: bool,
-    },
-    /// The segments of this life's log before that one can go.
-    Forget(u32),
-    /// Read what a life has written in this epoch. Answered by [`LogRead`](super::Event::LogRead).
-    ReadLog {
-        /// The run.
-        run: RunEpoch,
-        /// The life that is over.
-        peer: Peer,
-    },
-}
+/// A `main` that has missed so many signs of life does not go on. Too few: a store that is slow for a moment makes a second `main`. Too many: the
+/// end of one that died in a cut is noticed late.
+const BEATS: u32 = 3;
+
+/// The shortest time between two signs of life. Too short: the store has no rest.
+const SHORTEST_BEAT: Duration = Duration::from_millis(100);
 
 /// A batch on its way to the store.
 struct Writing {
@@ -233,11 +203,21 @@ pub(crate) struct Storage {
     whole: usize,
     /// The segments before that one are forgotten then.
     forget: Option<(Duration, u32)>,
+    /// When this node looks next which `main` is the latest, and what it does then.
+    beat: Option<(Duration, MainStep)>,
+    /// The latest `main`, as the store said last.
+    latest: Option<MainBeat>,
+    /// When that last changed.
+    changed: Duration,
+    /// The store has been asked, and has not answered yet.
+    is_looking: bool,
+    /// A later `main` than that of this node runs at another side of a cut: the user has been told.
+    is_behind: bool,
     last: Option<LastBatch>,
     /// The next period begins at once.
     hurries: bool,
     /// Jobs of other nodes that begin when what stands in the store is in the table.
-    put_off: Vec<(Peer, Then)>,
+    put_off: Vec<(Peer, PendingArrival)>,
 }
 
 impl Storage {
@@ -245,7 +225,8 @@ impl Storage {
         let forget = self.forget.map(|(at, _)| at);
         let last = self.last.map(|last| last.until);
         let late = self.writing.as_ref().map(|writing| writing.late);
-        let times = [self.opening, self.again, self.due, forget, last, late];
+        let beat = self.beat.map(|(at, _)| at);
+        let times = [self.opening, self.again, self.due, forget, last, late, beat];
         times.into_iter().flatten().min()
     }
 
@@ -253,6 +234,12 @@ impl Storage {
     #[cfg(any(test, feature = "harness"))]
     pub(crate) fn run(&self) -> Option<RunEpoch> {
         self.run
+    }
+
+    /// This node looks whether the `main` of the master that it has lost goes on.
+    #[cfg(any(test, feature = "harness"))]
+    pub(crate) fn waits_for_main(&self) -> bool {
+        matches!(self.beat, Some((_, MainStep::Wait)))
     }
 
     /// A batch is on its way that has no room for all that is to be written.
@@ -279,12 +266,12 @@ impl Storage {
     }
 
     /// A job of another node has come before what stands in the store: it waits for that.
-    pub(crate) fn put_off(&mut self, from: Peer, job: Then) {
+    pub(crate) fn put_off(&mut self, from: Peer, job: PendingArrival) {
         self.put_off.push((from, job));
     }
 
     /// The jobs that need not wait any more.
-    pub(crate) fn take_put_off(&mut self, cx: &mut Context<'_>) -> Vec<(Peer, Then)> {
+    pub(crate) fn take_put_off(&mut self, cx: &mut Context<'_>) -> Vec<(Peer, PendingArrival)> {
         match self.put_off.is_empty() || cx.table.is_loading(cx.view) {
             true => Vec::new(),
             false => std::mem::take(&mut self.put_off),
@@ -292,7 +279,29 @@ impl Storage {
     }
 
     /// The end of a turn: a new master looks for the run, and a period begins when there is one.
-    pub(crate) fn look(&mut self, cx: &mut Context<'_>, mastery: Option<Mastery>) {
+    pub(crate) fn look(
+        &mut self,
+        cx: &mut Context<'_>,
+        mastery: Option<Mastery>,
+        lacks_master: bool,
+    ) {
+        let step = match mastery {
+            Some(_) => Some(MainStep::GoOn),
+            None => lacks_master.then_some(MainStep::Wait),
+        };
+        match step.filter(|_| self.run.is_some() && self.opening.is_none()) {
+            None => self.beat = None,
+            Some(step) if self.beat.is_none_or(|(_, before)| before != step) => {
+                // A node that has lost its master looks at once: later signs of life are compared with this one.
+                let wait = match step {
+                    MainStep::Wait => Duration::ZERO,
+                    _ => beat_time(cx.config),
+                };
+                self.latest = None;
+                self.beat = Some((cx.now + wait, step));
+            }
+            Some(_) => {}
+        }
         if mastery.is_none() {
             // The next master asks the store itself.
             (self.opening, self.again) = (None, None);
@@ -341,6 +350,15 @@ impl Storage {
             };
             cx.actions.push_back(harvest);
         }
+        if let (Some((at, step)), Some(run)) = (&mut self.beat, self.run)
+            && *at <= cx.now
+        {
+            *at = cx.now + beat_time(cx.config);
+            // A slow store is asked once: later questions would have the same answer.
+            if !std::mem::replace(&mut self.is_looking, true) {
+                order(cx, StorageOrder::LookAtMain { run, and: *step });
+            }
+        }
         if let Some(writing) = &mut self.writing
             && writing.late <= cx.now
         {
@@ -364,6 +382,52 @@ impl Storage {
                 .push_back(Action::Tell(Notice::Warning(text.into())));
         }
         is_late
+    }
+
+    // ---- which `main` goes on
+
+    /// The store has answered.
+    pub(crate) fn looked(&mut self) {
+        self.is_looking = false;
+    }
+
+    /// The store has said which `main` is the latest. To a node that has lost its master: for how long that one goes on at least.
+    pub(crate) fn main_seen(
+        &mut self,
+        cx: &mut Context<'_>,
+        latest: Option<MainBeat>,
+        is_own: bool,
+    ) -> Option<Duration> {
+        self.looked();
+        let (_, step) = self.beat?;
+        let before = std::mem::replace(&mut self.latest, latest);
+        let goes_on = before.is_some() && latest.is_some() && before != latest;
+        if before != latest {
+            self.changed = cx.now;
+        }
+        let patience = beat_time(cx.config) * BEATS;
+        if step == MainStep::Wait {
+            let waits = goes_on && cx.config.obeys(Rule::OneMain);
+            return waits.then_some(patience);
+        }
+        if is_own {
+            self.is_behind = false;
+            return None;
+        }
+        let run = self.run?;
+        let members = || cx.view.members().map(|member| member.peer.id.0);
+        let is_here = latest.is_none_or(|latest| members().any(|id| id == latest.by));
+        // A member of this side, which has one `main`, has begun that one; or it does not go on.
+        if is_here || cx.now >= self.changed + patience {
+            let and = MainStep::BeLatest;
+            self.is_looking = true;
+            order(cx, StorageOrder::LookAtMain { run, and });
+        } else if goes_on && !std::mem::replace(&mut self.is_behind, true) {
+            let text = "`main` has begun anew at another side of a cut, as this side did not reach the store: that one may publish, this one may not";
+            cx.actions
+                .push_back(Action::Tell(Notice::Warning(text.into())));
+        }
+        None
     }
 
     // ---- leaving
@@ -717,6 +781,12 @@ impl Storage {
         }
         run.is_some()
     }
+}
+
+/// The time between two signs of life of `main`.
+pub(crate) fn beat_time(config: &ProtocolConfig) -> Duration {
+    let (most, part) = BEAT;
+    (config.partition_wait / part).clamp(SHORTEST_BEAT, most)
 }
 
 fn order(cx: &mut Context<'_>, order: StorageOrder) {

@@ -326,6 +326,119 @@ fn without_epochs_two_pools_work_on_one_run() {
     assert_eq!([None, Some(Rule::Epoch)].map(works_on), [false, true]);
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Two nodes at each of two sites, which are cut off from each other in the middle of much work. Returns the master and the other site's nodes.
+fn cut_in_two(rule: Option<Rule>) -> (Cluster, u32, [u32; 2]) {
+    let mut config = config();
+    config.without.extend(rule);
+    let mut cluster = Cluster::new(1);
+    cluster.set_store(ImaginaryStore::new(ms(5)));
+    let mut tree = tree();
+    tree.leaf = ms(300);
+    let program = cluster.program(tree);
+    cluster.know_results();
+    cluster.set_main_everywhere(&[program], None);
+    let master = start(&mut cluster, &config, 4);
+    cluster.run_for(5 * SECOND);
+    cluster.partition("amsterdam", "delft");
+    (cluster, master, [1, 3])
+}
+
+/// How often these nodes were to run `main`.
+fn mains(cluster: &Cluster, nodes: [u32; 2]) -> usize {
+    let mains = nodes.map(|node| cluster.mains(node).len());
+    mains.iter().sum()
+}
+
+fn all_see_all(cluster: &Cluster) -> bool {
+    (0..4).all(|node| cluster.node(node).view().len() == 4)
+}
+
+#[test]
+fn no_side_elects_a_master_while_the_store_says_that_main_goes_on() {
+    let mains_in_a_cut = |rule| {
+        let (mut cluster, master, others) = cut_in_two(rule);
+        cluster.run_for(90 * SECOND);
+        let mains = mains(&cluster, others);
+        cluster.heal();
+        assert!(cluster.run_until(LONG, all_see_all));
+        assert!(cluster.run_until(LONG, is_over));
+        assert_eq!(cluster.main_of(master), MainIs::Over);
+        cluster.check(master, &[0]);
+        mains
+    };
+    assert_eq!([None, Some(Rule::OneMain)].map(mains_in_a_cut), [0, 1]);
+}
+
+#[test]
+fn when_main_does_not_go_on_the_other_side_elects_a_master() {
+    let (mut cluster, master, others) = cut_in_two(None);
+    cluster.run_for(60 * SECOND);
+    for node in [master, 2] {
+        cluster.crash(node);
+    }
+    assert_eq!(mains(&cluster, others), 0);
+    let elected = |cluster: &Cluster| mains(cluster, others) == 1;
+    assert!(cluster.run_until(21 * SECOND, elected));
+    assert!(cluster.run_until(LONG, is_over));
+}
+
+#[test]
+fn when_the_run_is_over_the_other_side_ends_too() {
+    let (mut cluster, master, others) = cut_in_two(None);
+    cluster.run_for(40 * SECOND);
+    cluster.run_until(2 * LONG, |cluster| cluster.main_of(master) == MainIs::Over);
+    cluster.end_main(3);
+    cluster.run_for(10 * SECOND);
+    for node in others {
+        assert_eq!(cluster.ended(node), Some(0));
+        let told = |notice: &Notice| matches!(notice, Notice::Warning(text) if text.contains("exit code 3"));
+        assert!(cluster.notices(node).iter().any(told));
+    }
+    assert_eq!(mains(&cluster, others), 0);
+    assert_eq!(cluster.store().expect("there").finished(), 1);
+}
+
+#[test]
+fn only_the_latest_main_removes_the_run() {
+    let (mut cluster, master, others) = cut_in_two(None);
+    // The master's site loses the store with the other site.
+    (cluster.store_mut().expect("there").hidden_from).extend([master, 2]);
+    cluster.run_for(60 * SECOND);
+    assert_eq!(mains(&cluster, others), 1);
+    cluster.store_mut().expect("there").hidden_from.clear();
+    cluster.run_for(20 * SECOND);
+    let warned =
+        |notice: &Notice| matches!(notice, Notice::Warning(text) if text.contains("may publish"));
+    assert!(cluster.notices(master).iter().any(warned));
+    assert!(cluster.run_until(2 * LONG, |cluster| cluster.main_of(master) == MainIs::Over));
+    // The later one dies before it comes to its end: the run is to be resumed.
+    others.into_iter().for_each(|node| cluster.crash(node));
+    cluster.end_main(0);
+    assert!(cluster.run_until(LONG, |cluster| !cluster.is_alive(master)));
+    assert_eq!(cluster.store().expect("there").finished(), 0);
+}
+
+/// Its side has lost the store for a while. When the other side has come over to it, its `main` is the latest again.
+#[test]
+fn a_main_that_wins_is_the_latest() {
+    let (mut cluster, master, others) = cut_in_two(None);
+    (cluster.store_mut().expect("there").hidden_from).extend([master, 2]);
+    cluster.run_for(60 * SECOND);
+    assert_eq!(mains(&cluster, others), 1);
+    cluster.store_mut().expect("there").hidden_from.clear();
+    cluster.heal();
+    assert!(cluster.run_until(LONG, all_see_all));
+    cluster.run_for(20 * SECOND);
+    let latest = cluster.store().expect("there").latest_main();
+    assert_eq!(latest, Some(cluster.peer(master).id));
+    assert!(cluster.run_until(2 * LONG, is_over));
+    cluster.end_main(0);
+    assert!(cluster.run_until(LONG, |cluster| !cluster.is_alive(master)));
+    assert_eq!(cluster.store().expect("there").finished(), 1);
+}
+
 #[test]
 fn a_store_that_never_answers_stops_nobody() {
     let mut store = ImaginaryStore::new(ms(5));

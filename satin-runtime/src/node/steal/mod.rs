@@ -487,6 +487,11 @@ impl Steal {
         }
     }
 
+    /// Has this node asked all others for work in vain?
+    pub(crate) fn asks_in_vain(&self) -> bool {
+        self.thief.asks_in_vain()
+    }
+
     /// The workers had nothing: the asker waits.
     pub(crate) fn wait(&mut self, asker: Asker) {
         self.victim.wait(asker);

@@ -133,6 +133,11 @@ impl Thief {
         }
     }
 
+    /// Have all been asked in vain, so that lifelines hang there?
+    pub(super) fn asks_in_vain(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.moored)
+    }
+
     /// Which requests are under way; lifelines, which wait for others to have work, aside.
     pub(super) fn asking(&self, view: &View) -> Asking {
         let asked = self.lanes.iter().filter_map(|lane| lane.asked.as_ref());

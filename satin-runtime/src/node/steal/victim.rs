@@ -384,6 +384,11 @@ impl Victim {
 }
 
 impl Asker {
+    /// Has it asked all others in vain?
+    pub(crate) fn stands(&self) -> bool {
+        self.kind == RequestKind::Lifeline
+    }
+
     /// Does it ask for what its workers will do later?
     pub(super) fn is_ahead(&self) -> bool {
         self.kind == RequestKind::Ahead

@@ -82,7 +82,7 @@ pub struct BeginRequest {
 
 /// An epoch that has begun.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Begun {
+pub struct EpochStart {
     /// The run.
     pub place: RunPlace,
     /// The number of the epoch: 0 for a new run.
@@ -166,7 +166,7 @@ impl Runs {
     ///
     /// # Errors
     /// The run that is to be resumed cannot be, or the store failed.
-    pub fn begin(&self, request: &BeginRequest) -> Result<Begun, BeginError> {
+    pub fn begin(&self, request: &BeginRequest) -> Result<EpochStart, BeginError> {
         let found = self.found(Some(&request.pool))?;
         let (left, found): (Vec<_>, Vec<_>) = found.into_iter().partition(FoundRun::is_left_over);
         if let Some(begun) = self.begun_before(request, &found)? {
@@ -184,7 +184,7 @@ impl Runs {
         &self,
         request: &BeginRequest,
         found: &[FoundRun],
-    ) -> Result<Option<Begun>, BeginError> {
+    ) -> Result<Option<EpochStart>, BeginError> {
         for found in found.iter().filter(|found| !found.files.is_done) {
             let is_own = |start: &Start| start.founder == request.founder;
             let mut starts = found.starts.iter().rev();
@@ -194,7 +194,7 @@ impl Runs {
             if found.starts.last_key_value().map(|(last, _)| last) != Some(epoch) {
                 return Err(BeginError::Race(found.place.run));
             }
-            return Ok(Some(Begun {
+            return Ok(Some(EpochStart {
                 place: found.place.clone(),
                 epoch: *epoch,
                 remarks: Vec::new(),
@@ -264,7 +264,11 @@ impl Runs {
         }
     }
 
-    pub(super) fn execute(&self, request: &BeginRequest, plan: Plan) -> Result<Begun, BeginError> {
+    pub(super) fn execute(
+        &self,
+        request: &BeginRequest,
+        plan: Plan,
+    ) -> Result<EpochStart, BeginError> {
         let Plan {
             place,
             epoch,
@@ -275,17 +279,19 @@ impl Runs {
             self.create_manifest(request, &place, start.clone())?;
         }
         match self.create_record(&place, RunFile::Epoch(epoch), &start) {
-            Ok(()) => Ok(Begun {
+            Ok(()) => Ok(EpochStart {
                 place,
                 epoch,
                 remarks,
             }),
             // After a partition both parts of a pool may have a master, and these go on with the same epoch.
-            Err(StableError::Exists(_)) if self.is_of_pool(&place, epoch, request)? => Ok(Begun {
-                place,
-                epoch,
-                remarks,
-            }),
+            Err(StableError::Exists(_)) if self.is_of_pool(&place, epoch, request)? => {
+                Ok(EpochStart {
+                    place,
+                    epoch,
+                    remarks,
+                })
+            }
             Err(StableError::Exists(_)) => Err(BeginError::Race(place.run)),
             Err(error) => Err(error.into()),
         }

@@ -33,7 +33,7 @@ impl RunFiles {
             RunFile::Segment(log, segment) => {
                 self.logs.entry(log).or_default().insert(segment, bytes);
             }
-            RunFile::Manifest | RunFile::Other => {}
+            RunFile::Manifest | RunFile::Main(..) | RunFile::Other => {}
         }
     }
 }

@@ -4,6 +4,7 @@
 //! POOL/RUN/manifest              the program, its command line, when and by whom it was started
 //! POOL/RUN/epoch/E               each start; of several at once, one can create the file
 //! POOL/RUN/log/E-NODE-GEN/S      what one life of a node has written in one epoch, in segments
+//! POOL/RUN/main/E-N/B            each start of `main` in an epoch; its last beat stays
 //! POOL/RUN/done                  the exit code
 //! ```
 //!
@@ -14,6 +15,7 @@ mod details;
 mod found;
 mod load;
 mod log;
+mod mains;
 mod manifest;
 mod place;
 
@@ -32,7 +34,7 @@ use super::{
 };
 
 pub use self::{
-    begin::{BeginError, BeginRequest, Begun, Resume, ResumeError},
+    begin::{BeginError, BeginRequest, EpochStart, Resume, ResumeError},
     details::{EpochDetails, LogDetails, RunDetails},
     load::LoadedRun,
     log::{Appended, LogWriter, SEGMENT},
@@ -90,6 +92,17 @@ pub enum FinishError {
         "not all of it could be removed from the store: {0}; the next start of this pool removes the rest"
     )]
     NotRemoved(StableError),
+}
+
+/// What stays in the store of a run that is finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stays {
+    /// All of it: the user wants to look at it.
+    All,
+    /// The exit code, until this pool is started again: nodes that are cut off do not know it yet.
+    Note,
+    /// Nothing.
+    Nothing,
 }
 
 impl Runs {
@@ -170,22 +183,27 @@ impl Runs {
         Ok(epochs.is_empty())
     }
 
-    /// Notes that a run is finished, and removes it unless it is to be kept. The caller has seen that no other pool goes on with
+    /// Notes that a run is finished, and removes what does not stay. The caller has seen that no other pool goes on with
     /// it: see [`later_epoch`](Runs::later_epoch).
     ///
     /// # Errors
     /// A failure of the store. The run is not resumed if its end could be noted.
-    pub fn finish(&self, place: &RunPlace, code: i32, keep: bool) -> Result<(), FinishError> {
-        let end = RunEnd { code, keep };
+    pub fn finish(&self, place: &RunPlace, code: i32, stays: Stays) -> Result<(), FinishError> {
+        let end = RunEnd {
+            code,
+            keep: stays == Stays::All,
+        };
         let noted = match self.create_record(place, RunFile::Done, &end) {
             Err(StableError::Exists(_)) => Ok(()),
             noted => noted,
         };
-        if keep {
-            return noted.map_err(FinishError::NotNoted);
-        }
+        let removed = match stays {
+            Stays::All => return noted.map_err(FinishError::NotNoted),
+            Stays::Note => self.remove_but_note(place),
+            Stays::Nothing => self.remove(place),
+        };
         // A full store has no room for the exit code, but it can be emptied.
-        match (self.remove(place), noted) {
+        match (removed, noted) {
             (Ok(()), _) => Ok(()),
             (Err(error), Ok(())) => Err(FinishError::NotRemoved(error)),
             (Err(_), Err(error)) => Err(FinishError::NotNoted(error)),
@@ -210,6 +228,11 @@ impl Runs {
     /// # Errors
     /// A failure of the store. A part of the run is left then.
     pub fn remove(&self, place: &RunPlace) -> Result<(), StableError> {
+        self.remove_but_note(place)?;
+        self.stable.delete(&place.path(RunFile::Done))
+    }
+
+    fn remove_but_note(&self, place: &RunPlace) -> Result<(), StableError> {
         let (manifest, done) = (place.path(RunFile::Manifest), place.path(RunFile::Done));
         let mut outcome = Ok(());
         for prefix in [epochs_of(place), place.prefix()] {
@@ -219,8 +242,16 @@ impl Runs {
                 }
             }
         }
-        outcome.and(self.stable.delete(&manifest))?;
-        self.stable.delete(&done)
+        outcome.and(self.stable.delete(&manifest))
+    }
+
+    /// The exit code of a run that is finished, if that is noted.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn end(&self, place: &RunPlace) -> Result<Option<i32>, StableError> {
+        let end = self.read_record::<RunEnd>(place, RunFile::Done)?;
+        Ok(end.and_then(Result::ok).map(|end| end.code))
     }
 
     /// The files below a prefix, by run.

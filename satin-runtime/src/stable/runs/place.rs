@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::job::RunName;
+use crate::job::{MainNumber, RunName};
 
 /// A run of a pool.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -67,6 +67,8 @@ pub(super) enum RunFile {
     Manifest,
     Epoch(u32),
     Segment(LogName, u32),
+    /// A `main`, and one of its beats.
+    Main(MainNumber, u32),
     Done,
     /// A shared value, or a file of a later version: it goes with the run.
     Other,
@@ -86,6 +88,9 @@ impl RunPlace {
             RunFile::Manifest => format!("{prefix}manifest"),
             RunFile::Epoch(epoch) => format!("{prefix}epoch/{epoch}"),
             RunFile::Segment(log, segment) => format!("{prefix}log/{log}/{segment:08x}"),
+            RunFile::Main(MainNumber { epoch, main }, beat) => {
+                format!("{prefix}main/{epoch}-{main}/{beat}")
+            }
             RunFile::Done => format!("{prefix}done"),
             RunFile::Other => format!("{prefix}value/"),
         }
@@ -115,6 +120,7 @@ fn parse_file(file: &str) -> RunFile {
         ["done"] => Some(RunFile::Done),
         ["epoch", epoch] => epoch.parse().ok().map(RunFile::Epoch),
         ["log", log, segment] => parse_segment(log, segment),
+        ["main", main, beat] => parse_beat(main, beat),
         _ => None,
     };
     known.unwrap_or(RunFile::Other)
@@ -123,6 +129,15 @@ fn parse_file(file: &str) -> RunFile {
 fn parse_segment(log: &str, segment: &str) -> Option<RunFile> {
     let segment = u32::from_str_radix(segment, 16).ok()?;
     Some(RunFile::Segment(log.parse().ok()?, segment))
+}
+
+fn parse_beat(main: &str, beat: &str) -> Option<RunFile> {
+    let (epoch, main) = main.split_once('-')?;
+    let (epoch, main) = (epoch.parse().ok()?, main.parse().ok()?);
+    Some(RunFile::Main(
+        MainNumber { epoch, main },
+        beat.parse().ok()?,
+    ))
 }
 
 /// A pool's name as a segment of a path: other characters than letters, digits, `.` and `-` as `_` and two hexadecimal
@@ -172,7 +187,9 @@ mod tests {
         fn every_file_is_known_by_its_path(epoch: u32, node: u128, generation: u32, segment: u32) {
             let place = RunPlace { pool: "p".into(), run: RunName(7) };
             let log = LogName { epoch, node, generation };
-            for file in [RunFile::Manifest, RunFile::Epoch(epoch), RunFile::Segment(log, segment), RunFile::Done] {
+            let main = MainNumber { epoch, main: segment };
+            let files = [RunFile::Manifest, RunFile::Epoch(epoch), RunFile::Segment(log, segment), RunFile::Main(main, generation), RunFile::Done];
+            for file in files {
                 prop_assert_eq!(parse(&place.path(file)), Some((place.clone(), file)));
             }
         }

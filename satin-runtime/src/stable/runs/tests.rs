@@ -17,7 +17,7 @@ use std::{
 use super::*;
 use crate::{
     job::{
-        Answer, Batch, BoundName, Fingerprint, JobName, Offer, RootName, RunName, Saved,
+        Answer, Batch, BoundName, Fingerprint, JobName, MainBeat, Offer, RootName, RunName, Saved,
         StoredFact, ValueBytes, ValueName,
     },
     stable::{
@@ -89,7 +89,7 @@ fn batch(facts: &[StoredFact]) -> Batch {
     }
 }
 
-fn write(runs: &Runs, begun: &Begun, node: u128, facts: &[StoredFact]) {
+fn write(runs: &Runs, begun: &EpochStart, node: u128, facts: &[StoredFact]) {
     let mut writer = runs.writer(&begun.place, log(begun.epoch, node));
     writer.append(batch(facts)).expect("written");
 }
@@ -100,6 +100,69 @@ fn load(runs: &Runs, place: &RunPlace) -> LoadedRun {
 
 fn segment(place: &RunPlace, log: LogName, segment: u32) -> String {
     place.path(RunFile::Segment(log, segment))
+}
+
+/// The latest `main` is the one that began last, whatever others leave in the store.
+#[test]
+fn each_main_has_a_later_number() {
+    let (memory, runs) = store();
+    let place = runs.begin(&request()).expect("begun").place;
+    assert_eq!(runs.latest_main(&place).expect("read"), None);
+    let mut first = runs.begin_main(&place, 0, 7).expect("begun");
+    let second = runs.begin_main(&place, 0, 8).expect("begun");
+    assert!(second.number > first.number);
+    runs.beat(&place, &mut first).expect("it goes on");
+    assert_eq!(runs.latest_main(&place).expect("read"), Some(second));
+    let mut resumed = runs.begin_main(&place, 1, 9).expect("begun");
+    for _ in 0..3 {
+        runs.beat(&place, &mut resumed).expect("it goes on");
+    }
+    // Told twice: the first attempt was made, and not heard of.
+    let mut again = MainBeat { beat: 2, ..resumed };
+    runs.beat(&place, &mut again).expect("it goes on");
+    assert_eq!(runs.latest_main(&place).expect("read"), Some(resumed));
+    let beats = memory.files().into_keys();
+    let beats: Vec<String> = beats.filter(|path| path.contains("/main/")).collect();
+    assert_eq!(beats.len(), 3, "one for each `main`: {beats:?}");
+    // Without the credential nobody begins one.
+    let forged = format!("{}main/9-9/9", place.prefix());
+    memory.create(&forged, b"nothing").expect("there is room");
+    assert_eq!(runs.latest_main(&place).expect("read"), Some(resumed));
+}
+
+/// The sign of life that was listed is gone when it is read, as the next one has taken its place.
+#[test]
+fn a_beat_between_two_calls_makes_no_older_main_the_latest() {
+    let (memory, runs) = store();
+    let place = runs.begin(&request()).expect("begun").place;
+    runs.begin_main(&place, 0, 7).expect("begun");
+    let mut latest = runs.begin_main(&place, 0, 8).expect("begun");
+    let store = Interrupted::before(memory, |call, path| {
+        call == StableCall::Read && path.contains("/main/")
+    });
+    store.happens({
+        let place = place.clone();
+        move || runs.beat(&place, &mut latest).expect("it goes on")
+    });
+    let runs = Runs::new(store, SECRET, false);
+    let seen = runs.latest_main(&place).expect("read");
+    assert_eq!(seen, Some(MainBeat { beat: 1, ..latest }));
+}
+
+/// Nodes that are cut off read there how the run has ended, until the pool is started again.
+#[test]
+fn the_exit_code_stays_if_it_is_to() {
+    let (memory, runs) = store();
+    let place = runs.begin(&request()).expect("begun").place;
+    runs.begin_main(&place, 0, 7).expect("begun");
+    assert_eq!(runs.end(&place).expect("read"), None);
+    runs.finish(&place, 3, Stays::Note).expect("removed");
+    assert_eq!(runs.end(&place).expect("read"), Some(3));
+    assert_eq!(memory.files().len(), 1);
+    assert!(runs.list(None).expect("read").is_empty());
+    let next = runs.begin(&request()).expect("begun").place;
+    assert_ne!(next, place);
+    assert_eq!(runs.end(&place).expect("read"), None);
 }
 
 #[test]
@@ -127,7 +190,8 @@ fn a_finished_run_leaves_nothing_unless_it_is_to_be_kept() {
     let (memory, runs) = store();
     let first = runs.begin(&request()).expect("a new run");
     write(&runs, &first, 1, &[fact(&[0], 1, "one")]);
-    runs.finish(&first.place, 0, false).expect("finished");
+    runs.finish(&first.place, 0, Stays::Nothing)
+        .expect("finished");
     assert!(memory.files().is_empty());
     assert!(matches!(
         runs.epoch(&first.place),
@@ -137,8 +201,9 @@ fn a_finished_run_leaves_nothing_unless_it_is_to_be_kept() {
     let second = runs.begin(&request()).expect("a new run");
     assert_ne!(second.place, first.place);
     write(&runs, &second, 1, &[fact(&[0], 1, "one")]);
-    runs.finish(&second.place, 3, true).expect("finished");
-    runs.finish(&second.place, 3, true).expect("told twice");
+    runs.finish(&second.place, 3, Stays::All).expect("finished");
+    runs.finish(&second.place, 3, Stays::All)
+        .expect("told twice");
     let listed = runs.list(None).expect("listed");
     assert_eq!((listed.len(), listed[0].done), (1, Some(3)));
     let third = runs.begin(&request()).expect("a new run");
@@ -163,7 +228,7 @@ fn a_finished_run_whose_removal_is_interrupted_is_not_resumed() {
         let begun = runs.begin(&request()).expect("a new run");
         write(&runs, &begun, 1, &[fact(&[0], 1, "one")]);
         memory.fail_after(StableCall::Delete, deletions, 1);
-        let finished = runs.finish(&begun.place, 0, false);
+        let finished = runs.finish(&begun.place, 0, Stays::Nothing);
         assert_eq!(finished.is_ok(), deletions >= 4);
         memory.fail(StableCall::Delete, 0);
         let next = runs.begin(&request()).expect("a new run");
@@ -398,7 +463,7 @@ fn of_eight_resumes_at_once_one_goes_on() {
         ready.wait();
         runs.execute(&request(), plan)
     };
-    let outcomes: Vec<Result<Begun, BeginError>> = thread::scope(|scope| {
+    let outcomes: Vec<Result<EpochStart, BeginError>> = thread::scope(|scope| {
         let contenders: Vec<_> = (0..8).map(|_| scope.spawn(contend)).collect();
         let outcomes = contenders
             .into_iter()
@@ -451,7 +516,8 @@ fn a_run_lives_and_dies_in_a_directory() {
         (listed[0].epochs, listed[0].logs, listed[0].readable),
         (2, 1, true)
     );
-    runs.finish(&again.place, 0, false).expect("finished");
+    runs.finish(&again.place, 0, Stays::Nothing)
+        .expect("finished");
     let left = fs::read_dir(&path).expect("the store is there").count();
     remove_directory(path);
     assert_eq!(left, 0);
@@ -724,53 +790,83 @@ fn the_next_start_removes_what_is_left_of_runs() {
     let (memory, runs) = store();
     // A node was still at its last batch when the run was removed.
     let begun = runs.begin(&request()).expect("a new run");
-    runs.finish(&begun.place, 0, false).expect("removed");
+    runs.finish(&begun.place, 0, Stays::Nothing)
+        .expect("removed");
     write(&runs, &begun, 1, &[fact(&[0, 1], 1, "one")]);
     // And a removal was interrupted.
     let other = runs.begin(&request()).expect("a new run");
     write(&runs, &other, 1, &[fact(&[0, 1], 1, "one")]);
     memory.fail(StableCall::Delete, 2);
-    assert!(runs.finish(&other.place, 0, false).is_err());
+    assert!(runs.finish(&other.place, 0, Stays::Nothing).is_err());
     // One that is to stay stays.
     let kept = runs.begin(&request()).expect("a new run");
-    runs.finish(&kept.place, 0, true).expect("noted");
+    runs.finish(&kept.place, 0, Stays::All).expect("noted");
     let next = runs.begin(&request()).expect("a new run");
     let listed = runs.list(None).expect("listed");
     let names: BTreeSet<_> = listed.iter().map(|run| run.place.run).collect();
     assert_eq!(names, [next.place.run, kept.place.run].into());
 }
 
-/// A store in which something happens just before the file of that number is removed.
+/// Is it that call, of that path?
+type IsCall = dyn Fn(StableCall, &str) -> bool + Send + Sync;
+
+/// A store in which something happens just before one of the calls.
 struct Interrupted {
-    memory: Memory,
-    left: AtomicI32,
+    memory: Arc<Memory>,
+    when: Box<IsCall>,
     what: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Interrupted {
+    fn before(
+        memory: Arc<Memory>,
+        when: impl Fn(StableCall, &str) -> bool + Send + Sync + 'static,
+    ) -> Arc<Interrupted> {
+        Arc::new(Interrupted {
+            memory,
+            when: Box::new(when),
+            what: Mutex::new(None),
+        })
+    }
+
+    fn happens(&self, what: impl FnOnce() + Send + 'static) {
+        *self.what.lock().expect("no panic") = Some(Box::new(what));
+    }
+
+    fn has_happened(&self) -> bool {
+        self.what.lock().expect("no panic").is_none()
+    }
+
+    /// The store for that call.
+    fn at(&self, call: StableCall, path: &str) -> &Memory {
+        if (self.when)(call, path) {
+            let what = self.what.lock().expect("no panic").take();
+            // The interruption may call the store too.
+            what.into_iter().for_each(|what| what());
+        }
+        &self.memory
+    }
 }
 
 impl Stable for Interrupted {
     fn create(&self, path: &str, bytes: &[u8]) -> Result<(), StableError> {
-        self.memory.create(path, bytes)
+        self.at(StableCall::Create, path).create(path, bytes)
     }
 
     fn append(&self, path: &str, batch: &[u8]) -> Result<(), StableError> {
-        self.memory.append(path, batch)
+        self.at(StableCall::Append, path).append(path, batch)
     }
 
     fn read(&self, path: &str, range: Range<u64>) -> Result<Vec<u8>, StableError> {
-        self.memory.read(path, range)
+        self.at(StableCall::Read, path).read(path, range)
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>, StableError> {
-        self.memory.list(prefix)
+        self.at(StableCall::List, prefix).list(prefix)
     }
 
     fn delete(&self, path: &str) -> Result<(), StableError> {
-        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
-            let what = self.what.lock().expect("no panic").take();
-            // It may remove files too.
-            what.into_iter().for_each(|what| what());
-        }
-        self.memory.delete(path)
+        self.at(StableCall::Delete, path).delete(path)
     }
 }
 
@@ -779,10 +875,9 @@ impl Stable for Interrupted {
 fn a_node_that_writes_while_its_run_is_removed_takes_that_back() {
     // An epoch, a log with a segment of each kind, the manifest, the note of the end.
     for number in 0..5 {
-        let store = Arc::new(Interrupted {
-            memory: Memory::new(),
-            left: AtomicI32::new(number),
-            what: Mutex::new(None),
+        let left = AtomicI32::new(number);
+        let store = Interrupted::before(Arc::default(), move |call, _| {
+            call == StableCall::Delete && left.fetch_sub(1, Ordering::Relaxed) == 0
         });
         let runs = Runs::new(store.clone(), SECRET, false);
         let begun = runs.begin(&request()).expect("a new run");
@@ -790,15 +885,16 @@ fn a_node_that_writes_while_its_run_is_removed_takes_that_back() {
         let all = [fact(&[0], 1, "of a root job"), fact(&[0, 1], 1, "one")];
         writer.append(batch(&all)).expect("written");
         let (other, place) = (runs.clone(), begun.place.clone());
-        *store.what.lock().expect("no panic") = Some(Box::new(move || {
+        store.happens(move || {
             writer.next_segment();
             writer.append(batch(&all)).expect("written");
             if other.is_removed(&place).expect("it answers") {
                 writer.forget_all().expect("removed");
             }
-        }));
-        runs.finish(&begun.place, 0, false).expect("removed");
-        assert!(store.what.lock().expect("no panic").is_none());
+        });
+        runs.finish(&begun.place, 0, Stays::Nothing)
+            .expect("removed");
+        assert!(store.has_happened());
         let left: Vec<String> = store.memory.files().into_keys().collect();
         assert!(left.is_empty(), "before file {number}: {left:?}");
     }
