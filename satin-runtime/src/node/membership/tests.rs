@@ -545,7 +545,8 @@ fn a_newcomer_whom_the_master_did_not_name_to_the_others_becomes_one_of_them() {
             agrees(cluster) && follows(newcomer) == follows(1)
         };
         assert!(cluster.run_until(secs(60), one_pool), "seed {seed}");
-        assert_eq!(cluster.peer(newcomer).generation, 0, "in its first life");
+        let lives = cluster.peer(newcomer).generation;
+        assert!(lives <= 1, "{lives} lives one after another, seed {seed}");
     }
 }
 
