@@ -1066,7 +1066,8 @@ impl Membership {
         let (who, side) = (master.clone(), root.side(cx.view));
         let missed = Message::Missed { who, side };
         cx.actions.push_back(Action::Send(from, missed));
-        !gives_way(cx, &theirs, &side)
+        // A master of an earlier term is told of the one of the day.
+        theirs.term <= side.term || !gives_way(cx, &theirs, &side)
     }
 
     /// The nodes that this node misses.
