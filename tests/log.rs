@@ -177,6 +177,33 @@ fn each_line_of_json_names_its_node_and_site() {
     assert_eq!(mains.count(), 1, "{lines:?}");
 }
 
+/// Events, messages and actions of a node are lines of its log, in words.
+#[test]
+fn the_protocol_can_be_read() {
+    let dir = place();
+    let way = dir.path().to_str().expect("text");
+    let more = [
+        ("SATIN_LOG_FORMAT", "json"),
+        ("SATIN_NODES", "2"),
+        ("SATIN_LOG", "satin::node=trace"),
+    ];
+    let mut nodes = ["one", "two"].map(|name| Node::start(&dir, name, way, &more));
+    for node in &mut nodes {
+        assert_eq!(node.ends(), Some(0), "{}", node.said());
+    }
+    let all = nodes.each_ref().map(Node::lines).concat();
+    for words in [
+        "asks to be let in",
+        ": welcome, stamp 1, term 0",
+        "takes in 0.",
+        "is done: result",
+        "may start roots",
+        "says: the pool has ended with 0",
+    ] {
+        assert!(has(&all, "satin::node", words), "{words}: {all:?}");
+    }
+}
+
 /// The thread of the store has lines too: the run goes on that was broken off.
 #[test]
 fn lines_of_the_stores_thread_name_the_node() {

@@ -98,7 +98,7 @@ fn dial_ended(
     for peer in dial.meant {
         let unsent = peer.map_or_else(Vec::new, |peer| driver.take_waiting(peer));
         let unreachable = Event::Unreachable { addr, peer, unsent };
-        driver.node.handle(now, unreachable);
+        driver.tell(now, unreachable);
     }
 }
 
@@ -130,7 +130,7 @@ fn refused_for_good(
     {
         give_up_joining(driver);
     } else if fresh {
-        driver.node.handle(
+        driver.tell(
             now,
             Event::Candidates {
                 join,

@@ -39,7 +39,7 @@ use crate::{
     codes, data,
     exit::{self, INTERRUPTED, TIME_IS_OVER, TimeIsOver},
     job::{Answer, HostedId, Offer, function},
-    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo},
+    node::{Action, Event, Identity, Message, Node, NodeId, Notice, Peer, message::Cargo, words},
     observe::{
         arrows::ComingJob,
         events::{self, EventLog, NodeFigures},
@@ -93,7 +93,7 @@ impl Net {
     }
 
     pub(super) fn handle(self: &Rc<Self>, event: Event) {
-        self.turn(|driver, now| driver.node.handle(now, event));
+        self.turn(|driver, now| driver.tell(now, event));
     }
 }
 
@@ -341,11 +341,12 @@ impl Driver {
                 if let Event::Idle(1..) = event {
                     self.know_costs();
                 }
-                self.node.handle(now, event);
+                self.tell(now, event);
             }
             let Some(action) = self.node.poll_action() else {
                 break;
             };
+            tracing::trace!(target: "satin::node", "{}", words::wanted(&action));
             self.perform(net, now, action);
         }
         if !self.compares {
@@ -365,6 +366,12 @@ impl Driver {
         if next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed)) {
             net.sooner.notify_one();
         }
+    }
+
+    /// Tells the node what happened.
+    pub(super) fn tell(&mut self, now: Duration, event: Event) {
+        tracing::trace!(target: "satin::node", "{}", words::told(&event));
+        self.node.handle(now, event);
     }
 
     /// A panic that leaves this node says which it was; not one that has come from another.
@@ -389,7 +396,7 @@ impl Driver {
                 terms,
             } => {
                 if let Some(took) = self.bridge.take(request, most, terms) {
-                    self.node.handle(now, took);
+                    self.tell(now, took);
                 }
             }
             Action::Start(key, parcel) => {
@@ -777,7 +784,7 @@ impl Driver {
             let grace = grace.unwrap_or(self.grace).min(limits::GRACE);
             let event = Event::Drain(grace);
             self.watch(&event, now);
-            self.node.handle(now, event);
+            self.tell(now, event);
         }
         makes_sense
     }
@@ -797,7 +804,7 @@ impl Driver {
         self.progress.lock().broken_off = true;
         let event = Event::BrokenOff(code);
         self.watch(&event, now);
-        self.node.handle(now, event);
+        self.tell(now, event);
     }
 
     /// The time that this node may take is over: ends the pool if this node is the master, and this node's search if it is not in yet.
@@ -865,7 +872,7 @@ impl Driver {
         if new == old {
             return;
         }
-        self.node.handle(now, Event::Readdressed(new));
+        self.tell(now, Event::Readdressed(new));
         if self.me().addr != new {
             tracing::warn!(
                 "another node reaches this node at {new}, but this node tells other nodes the address {old}. If they cannot \
@@ -1181,7 +1188,7 @@ impl Driver {
         let unblock = Rc::clone(&link.unblock);
         self.links.insert(peer, link);
         self.progress.connected();
-        self.node.handle(
+        self.tell(
             now,
             Event::Connected {
                 peer: identity,
@@ -1248,7 +1255,7 @@ impl Driver {
             }
             why => tracing::debug!(name = %link.identity.name, epoch, ?why, "disconnected"),
         }
-        self.node.handle(now, Event::Disconnected { peer, epoch });
+        self.tell(now, Event::Disconnected { peer, epoch });
     }
 
     fn disconnect(&mut self, peer: Peer) {
@@ -1264,7 +1271,7 @@ impl Driver {
         for (peer, link) in std::mem::take(&mut self.links) {
             link.close(Close::Reborn, "I have begun another life");
             let epoch = link.epoch;
-            self.node.handle(now, Event::Disconnected { peer, epoch });
+            self.tell(now, Event::Disconnected { peer, epoch });
         }
         let (id, is_in) = (self.me.id.0, self.me().stamp != Identity::NOT_YET);
         if !is_in {
@@ -1307,7 +1314,7 @@ impl Driver {
             if link.measured.elapsed() > MEASURE {
                 link.measured = link.used;
                 let round_trip = link.connection.rtt();
-                self.node.handle(now, Event::RoundTrip(peer, round_trip));
+                self.tell(now, Event::RoundTrip(peer, round_trip));
             }
         }
         Ok(None)
@@ -1333,7 +1340,7 @@ impl Driver {
         if let Message::NotWorth(_) = message {
             self.refused_work = Some(WhyIdle::NotWorthIt);
         }
-        self.node.handle(
+        self.tell(
             now,
             Event::Received {
                 from,
@@ -1379,7 +1386,7 @@ async fn offered(net: Rc<Net>, event: Event) {
     compare(&net, offers_of(&event)).await;
     net.turn(|driver, now| {
         driver.compares = false;
-        driver.node.handle(now, event);
+        driver.tell(now, event);
     });
 }
 

@@ -887,7 +887,7 @@ async fn keep_telling(net: Rc<Net>) {
             driver.tell_progress();
             let parts = driver.bridge.parts_done();
             if !parts.is_empty() {
-                driver.node.handle(now, Event::PartsDone(parts));
+                driver.tell(now, Event::PartsDone(parts));
             }
         });
     }
@@ -921,7 +921,7 @@ async fn look(net: Rc<Net>, settings: Settings) {
                         {
                             candidates.clone_from(&found.join);
                             if refused.is_empty() {
-                                driver.node.handle(now, event);
+                                driver.tell(now, event);
                             }
                         }
                     });

@@ -35,6 +35,7 @@ pub mod stable;
 pub mod steal;
 mod storage_order;
 pub mod view;
+pub(crate) mod words;
 
 pub use action::{Action, HarvestReader, NodeEnd, Notice};
 pub use config::{Judgement, Policy, ProtocolConfig, RepairMode, Rule};

@@ -1,26 +1,60 @@
-//! The events in words: for people who read the trace of a run.
+//! Events, messages and actions in words: for people who read the trace of a simulated run, or the log of a real node (`SATIN_LOG=satin::node=trace`).
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::fmt::Debug;
 
-use super::super::{
+use super::{
     Action, Event, Message, Notice, Page, Peer, RequestKind, SheetChange, StorageOrder, Token,
     message::Cargo,
 };
 use crate::job::{Answer, Batch, JobId, Offer, OrphanNews, Parcel, Saved};
 
-/// Prints a line of the trace; a reader that has gone does not matter.
-pub(super) fn say(now: Duration, who: &str, what: &str) {
-    let now = now.as_secs_f64();
-    let _ = writeln!(io::stdout(), "{now:>12.6} {who:<9} {what}");
+/// The first characters of a text that says more than a line of a log should.
+const LINE: usize = 80;
+
+/// A node by the beginning of its number, with a dash for each life after the first. The numbers of simulated nodes are small, and decimal.
+pub(crate) fn name(peer: Peer) -> String {
+    let dashes = "'".repeat(peer.generation.min(9) as usize);
+    match peer.id.0 >> 96 {
+        number @ ..0x1_0000 => format!("{number}{dashes}"),
+        number => format!("{number:08x}{dashes}"),
+    }
 }
 
-/// A node by its number, with a dash for each life after the first.
-pub(super) fn name(peer: Peer) -> String {
-    let dashes = "'".repeat(peer.generation.min(9) as usize);
-    format!("{}{dashes}", peer.id.0 >> 96)
+/// What has no words of its own.
+fn beginning(of: &impl Debug) -> String {
+    let mut text = format!("{of:?}");
+    text.truncate(
+        text.char_indices()
+            .nth(LINE)
+            .map_or(text.len(), |(at, _)| at),
+    );
+    text
+}
+
+/// What the node is told.
+pub(crate) fn told(told: &Event) -> String {
+    match told {
+        Event::Received {
+            from,
+            message: said,
+            ..
+        } => {
+            let said = message(said).unwrap_or_else(|| beginning(said));
+            format!("{} says: {said}", name(*from))
+        }
+        _ => event(told).unwrap_or_else(|| beginning(told)),
+    }
+}
+
+/// What the node wants done.
+pub(crate) fn wanted(wanted: &Action) -> String {
+    match wanted {
+        Action::Send(to, said) => {
+            let said = message(said).unwrap_or_else(|| beginning(said));
+            format!("says to {}: {said}", name(*to))
+        }
+        _ => action(wanted, None).unwrap_or_else(|| beginning(wanted)),
+    }
 }
 
 fn list<T>(items: &[T], word: impl Fn(&T) -> String) -> String {
@@ -100,7 +134,7 @@ fn page(page: &Page) -> String {
 }
 
 /// A message in words; none for messages that only look after the membership.
-pub(super) fn message(message: &Message) -> Option<String> {
+pub(crate) fn message(message: &Message) -> Option<String> {
     use Message as M;
     Some(match message {
         M::Gossip(_) | M::Ping(_) | M::Pong(_) => return None,
@@ -188,11 +222,7 @@ pub(super) fn message(message: &Message) -> Option<String> {
             let all = list(roots, |root| root.number.to_string());
             format!("asks whether roots {all} are over")
         }
-        other => {
-            let mut text = format!("{other:?}");
-            text.truncate(text.char_indices().nth(80).map_or(text.len(), |(at, _)| at));
-            text
-        }
+        other => beginning(other),
     })
 }
 
@@ -203,7 +233,7 @@ fn stored(batch: &Batch) -> String {
 }
 
 /// An event from the workers, or main, for a node, in words.
-pub(super) fn event(event: &Event) -> Option<String> {
+pub(crate) fn event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Done(key, is) => format!("hosted {} is done: {}", key.0, answer(is)),
         Event::Recalled(departure, why) => format!("recalls departure {}: {why:?}", departure.0),
@@ -248,8 +278,8 @@ pub(super) fn event(event: &Event) -> Option<String> {
 }
 
 /// An action of a node, in words; `away` is the job that is away, if the action is about one.
-pub(super) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
-    let id = away.map_or("a job that is not away".into(), |id| id.to_string());
+pub(crate) fn action(action: &Action, away: Option<JobId>) -> Option<String> {
+    let id = away.map_or("a job".into(), |id| id.to_string());
     Some(match action {
         Action::Connect {
             peer: Some(peer), ..

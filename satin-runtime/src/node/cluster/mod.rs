@@ -28,7 +28,6 @@ mod store;
 mod threads;
 mod turn;
 mod wire;
-mod words;
 mod workers;
 
 #[cfg(test)]

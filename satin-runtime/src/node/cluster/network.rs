@@ -4,8 +4,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use rand::RngExt;
 
-use super::super::{Event, Message, MessageKind, Peer};
-use super::{CONNECT_TIMEOUT, Cluster, Happening, ImaginaryLink, Path, index_of, size, words};
+use super::super::{Event, Message, MessageKind, Peer, words};
+use super::{CONNECT_TIMEOUT, Cluster, Happening, ImaginaryLink, Path, index_of, size};
 
 impl Cluster {
     pub(super) fn link(&mut self, node: u32, other: u32) -> &mut ImaginaryLink {

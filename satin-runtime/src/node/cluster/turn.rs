@@ -1,12 +1,16 @@
 //! A node's turn: what follows at one moment from what happened to it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+    time::Duration,
+};
 
-use super::super::{Action, Event, Lattices, Message, Notice};
+use super::super::{Action, Event, Lattices, Message, Notice, words};
 use super::workers::Finished;
 use super::{
     BEST, BestLeaf, Cluster, Happening, HeldBytes, Noted, Promises, Running, Smallest, ValueParts,
-    lock, program::is_imagined, words,
+    lock, program::is_imagined,
 };
 use crate::job::{Answer, Back, JobId, JobName, RootRun, RootTag, Saved, ValueSize};
 
@@ -63,7 +67,7 @@ impl Cluster {
                     && let Some(words) = words::event(&event)
                 {
                     let who = words::name(slot.node.view().me().peer);
-                    words::say(now, &who, &words);
+                    print_line(now, &who, &words);
                 }
                 slot.node.handle(slot.clock.reads(now), event);
             }
@@ -196,7 +200,7 @@ impl Cluster {
 
     /// A line of the trace.
     pub fn say(&self, who: &str, what: &str) {
-        words::say(self.now, who, what);
+        print_line(self.now, who, what);
     }
 
     pub(super) fn perform(&mut self, node: u32, action: Action) {
@@ -449,4 +453,10 @@ impl Cluster {
             self.schedule(at, Happening::Lost { node, other, epoch });
         }
     }
+}
+
+/// Prints a line of the trace; a reader that has gone does not matter.
+fn print_line(now: Duration, who: &str, what: &str) {
+    let now = now.as_secs_f64();
+    let _ = writeln!(io::stdout(), "{now:>12.6} {who:<9} {what}");
 }
