@@ -196,3 +196,35 @@ fn the_glossary_is_true() {
     }
     assert!(words > 20, "{words} words were found");
 }
+
+/// A room with a README names its files there, and ARCHITECTURE.md, which names the rooms, stays short.
+#[test]
+fn the_rooms_name_their_files() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = crate_root.join("src");
+    for room in [
+        "job",
+        "data",
+        "worker",
+        "observe",
+        "dashboard",
+        "node",
+        "stable",
+        "net",
+    ] {
+        let readme = fs::read_to_string(source.join(room).join("README.md")).expect("a README");
+        for entry in fs::read_dir(source.join(room)).expect("the room is there") {
+            let name = entry.expect("a folder can be read").file_name();
+            let name = name.to_str().expect("text");
+            let stem = name.strip_suffix(".rs").unwrap_or(name);
+            let is_said = ["", ".rs", "/"]
+                .iter()
+                .any(|end| readme.contains(&format!("`{stem}{end}`")));
+            let needs_no_row = ["mod", "README.md", "tests", "stories"].contains(&stem);
+            assert!(is_said || needs_no_row, "{room}/README.md lacks {name}");
+        }
+    }
+    let map = fs::read_to_string(crate_root.join("../ARCHITECTURE.md")).expect("the map");
+    let words = map.split_whitespace().count();
+    assert!(words <= 3500, "ARCHITECTURE.md has {words} words");
+}
