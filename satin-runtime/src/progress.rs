@@ -60,7 +60,7 @@ impl ProgressDisplay {
         let (unparker, over) = (parker.unparker().clone(), Arc::clone(&is_over));
         let watch = workers.watch();
         let show = move || {
-            let mut view = View::default();
+            let mut view = ProgressView::default();
             while !over.load(Ordering::Relaxed) {
                 parker.park_timeout(EVERY);
                 let progress = watch.look_up();
@@ -90,12 +90,12 @@ impl Drop for ProgressDisplay {
 
 /// What is shown.
 #[derive(Default)]
-struct View {
+struct ProgressView {
     has_bar: bool,
     last_line: Option<Instant>,
 }
 
-impl View {
+impl ProgressView {
     fn show(&mut self, progress: Option<Progress>, nodes: impl Fn() -> usize) {
         let Some(progress) = progress.filter(|progress| progress.elapsed >= QUIET) else {
             return self.clear();

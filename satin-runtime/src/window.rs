@@ -104,12 +104,12 @@ impl WindowError {
 pub struct Window {
     /// Goes first: it asks the source for what people want done.
     dashboard: Option<Dashboard>,
-    source: Source,
+    source: WindowSource,
     history: Arc<Mutex<History>>,
     views: Views,
 }
 
-enum Source {
+enum WindowSource {
     Pool(Watcher),
     Process(ProcessWatch),
 }
@@ -130,7 +130,7 @@ impl Window {
         let history = Arc::new(Mutex::new(History::new(title)));
         let watcher = Watcher::start(join, credential, pool, Arc::clone(&history))?;
         let steering: Arc<dyn Steering> = Arc::new(watcher.handle());
-        Window::open(views, Source::Pool(watcher), history, Some(steering))
+        Window::open(views, WindowSource::Pool(watcher), history, Some(steering))
     }
 
     /// Opens a window on the workers of this process, which is no node.
@@ -142,12 +142,12 @@ impl Window {
         let history = Arc::new(Mutex::new(History::new(name)));
         let watch = ProcessWatch::start(workers, name, Arc::clone(&history));
         let watch = watch.map_err(WindowError::Thread)?;
-        Window::open(views, Source::Process(watch), history, None)
+        Window::open(views, WindowSource::Process(watch), history, None)
     }
 
     fn open(
         views: Views,
-        source: Source,
+        source: WindowSource,
         history: Arc<Mutex<History>>,
         steering: Option<Arc<dyn Steering>>,
     ) -> Result<Window, WindowError> {
@@ -176,16 +176,16 @@ impl Window {
     #[must_use]
     pub fn steering(&self) -> Option<WatcherHandle> {
         match &self.source {
-            Source::Pool(watcher) => Some(watcher.handle()),
-            Source::Process(_) => None,
+            WindowSource::Pool(watcher) => Some(watcher.handle()),
+            WindowSource::Process(_) => None,
         }
     }
 
     /// Looks a last time, while the pool is still there.
     pub fn look_now(&self) {
         match &self.source {
-            Source::Pool(watcher) => watcher.handle().look_now(),
-            Source::Process(watch) => watch.look_now(),
+            WindowSource::Pool(watcher) => watcher.handle().look_now(),
+            WindowSource::Process(watch) => watch.look_now(),
         }
     }
 

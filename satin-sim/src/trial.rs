@@ -124,7 +124,7 @@ pub struct Trial {
 }
 
 /// The pool and the program of a seed.
-struct Setting {
+struct TrialSetting {
     config: ProtocolConfig,
     sites: Vec<(&'static str, u32)>,
     threads: u32,
@@ -147,7 +147,7 @@ struct Setting {
     /// The shared value that all jobs need, if they do.
     shared: Option<Vec<u8>>,
     /// The store, if there is one, and when all nodes die.
-    store: Option<(ImaginaryStore, Vec<Loss>)>,
+    store: Option<(ImaginaryStore, Vec<TrialLoss>)>,
     /// A node's number, by bits exclusive or, is in its id.
     scrambled: u32,
     schedule: Schedule,
@@ -157,7 +157,7 @@ struct Setting {
 
 /// All nodes die at once, and so many others are started.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Loss {
+struct TrialLoss {
     at: Duration,
     nodes: u32,
     /// Does the store answer nothing from then on?
@@ -178,8 +178,8 @@ const CUT_WORK: u32 = 10;
 
 const SITES: [&str; 3] = ["amsterdam", "delft", "leiden"];
 
-impl Setting {
-    fn of(seed: u64, options: &Options) -> Setting {
+impl TrialSetting {
+    fn of(seed: u64, options: &Options) -> TrialSetting {
         let mut dice = Dice::new(seed);
         let nodes = 2 + dice.below(5) as u32;
         let sites = 1 + dice.below(u64::from(nodes.min(3))) as u32;
@@ -188,7 +188,7 @@ impl Setting {
         let many = many.and_then(|mut dice| (dice.below(MANY) == 1).then_some(40));
         let nodes = many.unwrap_or(nodes);
         let solo = options.dice(Class::Solo, SOLO, seed).is_some();
-        let sites = Setting::sites(nodes, sites, solo);
+        let sites = TrialSetting::sites(nodes, sites, solo);
         let config = ProtocolConfig {
             probe_period: Duration::from_millis(100),
             suspicion: Duration::from_millis(400),
@@ -213,9 +213,11 @@ impl Setting {
         let rate = heavy.then_some(250_000);
         let (near, far) = (Path { rate, ..near }, Path { rate, ..far });
         let jobs = 1 + dice.below(3) / 2;
-        let mut programs: Vec<Program> = (0..jobs).map(|_| Setting::program(&mut dice)).collect();
+        let mut programs: Vec<Program> = (0..jobs)
+            .map(|_| TrialSetting::program(&mut dice))
+            .collect();
         for program in &mut programs {
-            Setting::adapt(program, seed, options);
+            TrialSetting::adapt(program, seed, options);
             pace.stretch(program);
             program.leaf *= many.map_or(1, |nodes| nodes / 6);
             if cuts.is_some() {
@@ -248,8 +250,8 @@ impl Setting {
         let clocks = options.dice(Class::Clocks, 50, seed).is_some();
         let ids = options.dice(Class::Ids, 80, seed);
         let shared = options.dice(Class::Shared, 85, seed);
-        let mut config = Setting::modes(config, seed, options);
-        let mut wire = Setting::wire(near, far, pace, seed, options);
+        let mut config = TrialSetting::modes(config, seed, options);
+        let mut wire = TrialSetting::wire(near, far, pace, seed, options);
         if cuts.is_some() {
             // A node that says late, or from afar, that it lives may be found dead without a cut.
             wire.gossip_late = Duration::ZERO;
@@ -259,10 +261,11 @@ impl Setting {
         }
         let store = config.store_every.and_then(|_| {
             let dice = options.dice(Class::Stores, 100, seed)?;
-            Some(Setting::store(dice, works * pace.faults, nodes.min(6)))
+            Some(TrialSetting::store(dice, works * pace.faults, nodes.min(6)))
         });
-        Setting {
-            cuts: (cuts.is_some()).then(|| Setting::only_cuts(&programs, &config, nodes, threads)),
+        TrialSetting {
+            cuts: (cuts.is_some())
+                .then(|| TrialSetting::only_cuts(&programs, &config, nodes, threads)),
             store,
             config,
             sites,
@@ -382,13 +385,13 @@ impl Setting {
     }
 
     /// The store of a seed, and the moments at which all nodes die.
-    fn store(mut dice: Dice, works: Duration, nodes: u32) -> (ImaginaryStore, Vec<Loss>) {
+    fn store(mut dice: Dice, works: Duration, nodes: u32) -> (ImaginaryStore, Vec<TrialLoss>) {
         let latency = dice.between(Duration::from_micros(50), Duration::from_millis(100));
         let mut store = ImaginaryStore::new(latency);
         store.failing = dice.one_of(&[0, 0, 10, 50]);
         store.is_silent = dice.chance(4);
-        let mut losses: Vec<Loss> = (0..dice.one_of(&[0, 1, 1, 2]))
-            .map(|_| Loss {
+        let mut losses: Vec<TrialLoss> = (0..dice.one_of(&[0, 1, 1, 2]))
+            .map(|_| TrialLoss {
                 at: dice.between(Duration::ZERO, works.mul_f64(1.2)),
                 nodes: 1 + dice.below(u64::from(2 * nodes)) as u32,
                 silences: dice.chance(6),
@@ -422,15 +425,15 @@ impl Setting {
         let seed = seed ^ program.seed;
         let mut flows = options.dice(Class::Flows, 25, seed);
         if let Some(dice) = &mut flows {
-            Setting::flow(program, dice);
+            TrialSetting::flow(program, dice);
             if let Some(mut dice) = options.dice(Class::Keeps, 75, seed) {
                 program.keeps = dice.one_of(&[30, 70, 100]);
             }
         } else if let Some(mut dice) = options.dice(Class::Bounds, 40, seed) {
-            program.shape = Setting::search(&mut dice);
+            program.shape = TrialSetting::search(&mut dice);
             program.feeds = false;
             let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
-            program.leaf = Setting::leaf(program, whole);
+            program.leaf = TrialSetting::leaf(program, whole);
         }
         if let Some(mut dice) = options.dice(Class::Panics, 10, seed)
             && !matches!(program.shape, Shape::Best { .. })
@@ -466,7 +469,7 @@ impl Setting {
                 break;
             }
         }
-        program.leaf = Setting::leaf(program, whole);
+        program.leaf = TrialSetting::leaf(program, whole);
     }
 
     fn search(dice: &mut Dice) -> Shape {
@@ -503,7 +506,7 @@ impl Setting {
             7 => Shape::Flat {
                 jobs: 1 + dice.below(20) as u32,
             },
-            _ => Setting::search(dice),
+            _ => TrialSetting::search(dice),
         };
         let mut program = Program::new(shape, Duration::from_millis(1)).seeded(dice.below(1 << 32));
         program.feeds = dice.chance(30);
@@ -511,9 +514,9 @@ impl Setting {
         program.inner = Duration::from_micros(dice.below(3000));
         // Together the leaves take about that time.
         let whole = dice.between(Duration::from_millis(100), Duration::from_secs(6));
-        program.leaf = Setting::leaf(&program, whole);
+        program.leaf = TrialSetting::leaf(&program, whole);
         if program.sequential().jobs > 2000 {
-            return Setting::program(dice);
+            return TrialSetting::program(dice);
         }
         program
     }
@@ -542,7 +545,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
         checked: BTreeMap::new(),
     };
     let _ = expiry::take();
-    let mut stage = Stage::new(seed, options);
+    let mut stage = TrialStage::new(seed, options);
     let outcome = catch_unwind(AssertUnwindSafe(|| stage.play(&mut trial)));
     let at = stage.cluster.now();
     trial.violation = match outcome {
@@ -568,7 +571,7 @@ pub fn run(seed: u64, options: &Options) -> Trial {
 }
 
 /// A trial under way: its pool, its faults and its checks.
-struct Stage {
+struct TrialStage {
     cluster: Cluster,
     mischief: Mischief,
     schedule: Schedule,
@@ -584,7 +587,7 @@ struct Stage {
     calm: u64,
     trace: bool,
     /// When all nodes die, the first moment last.
-    losses: Vec<Loss>,
+    losses: Vec<TrialLoss>,
     /// Nodes that died with all others.
     lost: u64,
     /// Where nodes are started then.
@@ -596,9 +599,9 @@ struct Stage {
     cuts: Option<Cuts<'static>>,
 }
 
-impl Stage {
-    fn new(seed: u64, options: &Options) -> Stage {
-        let setting = Setting::of(seed, options);
+impl TrialStage {
+    fn new(seed: u64, options: &Options) -> TrialStage {
+        let setting = TrialSetting::of(seed, options);
         let mut cluster = Cluster::new(seed);
         cluster.count_runs();
         cluster.scramble(setting.scrambled);
@@ -679,7 +682,7 @@ impl Stage {
         let mut mischief = Mischief::new(config, nodes, threads, setting.nesting, spare);
         mischief.programs.clone_from(&programs);
         mischief.slowness = setting.slowness;
-        Stage {
+        TrialStage {
             mischief,
             panics: setting.programs.iter().any(Program::has_panic),
             cluster,
@@ -723,7 +726,7 @@ impl Stage {
 
         let start = self.cluster.now();
         let limit = start + self.patience * PATIENCE + ALONE * self.work_with(|_| true);
-        let done = self.run_until(limit, Stage::is_done)?;
+        let done = self.run_until(limit, TrialStage::is_done)?;
         trial.time = self.cluster.now();
         if done {
             self.say("the root jobs are done");
@@ -732,7 +735,7 @@ impl Stage {
             self.cluster.outlast_other_mains();
         }
         let start = self.cluster.now();
-        let rests = done && self.run_until(start + self.patience * REST, Stage::rests)?;
+        let rests = done && self.run_until(start + self.patience * REST, TrialStage::rests)?;
         self.account(trial);
         self.check_end(done, rests, trial)?;
         self.say("main ends");
@@ -822,7 +825,7 @@ impl Stage {
     fn run_until(
         &mut self,
         end: Duration,
-        condition: impl Fn(&Stage) -> bool,
+        condition: impl Fn(&TrialStage) -> bool,
     ) -> Result<bool, Violation> {
         let mut look = 0u32;
         loop {

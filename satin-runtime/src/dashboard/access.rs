@@ -21,10 +21,10 @@ pub(super) const CHANGES: &str = "x-satin";
 /// Which requests are let in.
 pub(super) struct Access {
     /// `None`: this address cannot be reached from elsewhere.
-    token: Option<Token>,
+    token: Option<AccessToken>,
 }
 
-struct Token {
+struct AccessToken {
     text: String,
     /// Cookies are those of a host, with all its ports: the name tells dashboards of one machine apart.
     cookie: String,
@@ -40,7 +40,7 @@ enum Verdict {
 
 impl Access {
     pub(super) fn to(addr: SocketAddr) -> Access {
-        let token = (!addr.ip().is_loopback()).then(|| Token {
+        let token = (!addr.ip().is_loopback()).then(|| AccessToken {
             text: format!("{:032x}", rand::random::<u128>()),
             cookie: format!("satin_{}", addr.port()),
         });
@@ -78,7 +78,7 @@ impl Access {
     }
 }
 
-impl Token {
+impl AccessToken {
     fn judge(&self, request: &Request) -> Verdict {
         let headers = request.headers();
         let bearer = text(headers, header::AUTHORIZATION.as_str());

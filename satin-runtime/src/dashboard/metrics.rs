@@ -10,7 +10,7 @@ use crate::observe::history::{Figures, History, NodeState, Picture};
 #[must_use]
 pub fn metrics(history: &History) -> String {
     let picture = history.picture();
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     of_pool(&mut text, &picture);
     of_repair(&mut text, &picture);
     of_traffic(&mut text, &picture);
@@ -26,19 +26,19 @@ pub fn metrics(history: &History) -> String {
 
 /// The text, as far as it is written.
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum MetricKind {
     Gauge,
     Counter,
 }
 
-impl Text {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+impl MetricsText {
+    fn family(&mut self, name: &str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
         };
         // Writing to a String does not fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -56,7 +56,7 @@ impl Text {
         let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
-    fn one(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
+    fn one(&mut self, name: &str, kind: MetricKind, help: &str, value: f64) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -69,11 +69,11 @@ fn escaped(value: &str) -> String {
         .replace('\n', r"\n")
 }
 
-fn of_pool(text: &mut Text, picture: &Picture) {
+fn of_pool(text: &mut MetricsText, picture: &Picture) {
     let totals = &picture.totals;
     text.family(
         "satin_nodes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Nodes by state; those that have gone stay in this count for a while.",
     );
     use NodeState::{Dead, Draining, Joined, Left, NoAnswer};
@@ -87,19 +87,19 @@ fn of_pool(text: &mut Text, picture: &Picture) {
     }
     text.one(
         "satin_workers",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Workers of all nodes.",
         totals.threads.into(),
     );
     text.one(
         "satin_hungry",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Workers that have nothing to run because there is no work for them. Many of them for long: fewer nodes would do.",
         totals.hungry.into(),
     );
     text.family(
         "satin_idle_workers",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Workers that have nothing to run, by reason.",
     );
     for reason in &picture.why_idle {
@@ -113,19 +113,19 @@ fn of_pool(text: &mut Text, picture: &Picture) {
     if let Some(progress) = picture.progress {
         text.one(
             "satin_progress_ratio",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "The part of the root job that is done, from 0 to 1.",
             progress.done,
         );
     }
 }
 
-fn of_repair(text: &mut Text, picture: &Picture) {
+fn of_repair(text: &mut MetricsText, picture: &Picture) {
     for (name, count) in picture.totals.tally.rows() {
         let name = format!("satin_{name}_total");
         text.one(
             &name,
-            Kind::Counter,
+            MetricKind::Counter,
             "What nodes did about deaths, departures and thefts; GLOSSARY.md has the words.",
             count as f64,
         );
@@ -158,22 +158,22 @@ fn of_repair(text: &mut Text, picture: &Picture) {
             kept.value_bytes,
         ),
     ] {
-        text.one(name, Kind::Gauge, help, value as f64);
+        text.one(name, MetricKind::Gauge, help, value as f64);
     }
     if let Some(bytes) = kept.store_bytes {
         text.one(
             "satin_store_written_bytes_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Bytes written to the store.",
             bytes as f64,
         );
     }
 }
 
-fn of_traffic(text: &mut Text, picture: &Picture) {
+fn of_traffic(text: &mut MetricsText, picture: &Picture) {
     text.family(
         "satin_bytes_sent_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Bytes sent between nodes, by site.",
     );
     for pair in &picture.traffic {
@@ -185,7 +185,7 @@ fn of_traffic(text: &mut Text, picture: &Picture) {
     }
     text.family(
         "satin_jobs_stolen_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Jobs stolen from nodes of one site by nodes of another, or of the same.",
     );
     for pair in &picture.traffic {
@@ -200,7 +200,7 @@ fn of_traffic(text: &mut Text, picture: &Picture) {
 /// A metric that each node has: name, kind, help, and how it is read.
 type OfNode = (
     &'static str,
-    Kind,
+    MetricKind,
     &'static str,
     fn(&Figures<'_>) -> Option<f64>,
 );
@@ -208,7 +208,7 @@ type OfNode = (
 const OF_NODES: [OfNode; 11] = [
     (
         "satin_node_up",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "1 if the node is in the pool.",
         |node| {
             let is_up = matches!(node.state, NodeState::Joined | NodeState::Draining);
@@ -217,67 +217,67 @@ const OF_NODES: [OfNode; 11] = [
     ),
     (
         "satin_node_jobs_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Jobs from other nodes that the node ran.",
         |node| Some(node.counted?.jobs as f64),
     ),
     (
         "satin_node_given_jobs_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Jobs of the node that other nodes took.",
         |node| Some(node.counted?.given as f64),
     ),
     (
         "satin_node_near_requests_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Requests for work to nodes of the same site.",
         |node| Some(node.counted?.asked_near as f64),
     ),
     (
         "satin_node_near_jobs_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Jobs that came of them.",
         |node| Some(node.counted?.got_near as f64),
     ),
     (
         "satin_node_far_requests_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Requests for work to nodes of other sites.",
         |node| Some(node.counted?.asked_far as f64),
     ),
     (
         "satin_node_far_jobs_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Jobs that came of them.",
         |node| Some(node.counted?.got_far as f64),
     ),
     (
         "satin_node_sent_bytes_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Bytes sent to other nodes, with all overheads.",
         |node| Some(node.counted?.bytes_sent as f64),
     ),
     (
         "satin_node_received_bytes_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Bytes received from other nodes, with all overheads.",
         |node| Some(node.counted?.bytes_received as f64),
     ),
     (
         "satin_node_idle_seconds_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Time that workers had nothing to do, summed over them.",
         |node| Some(node.counted?.idle_s),
     ),
     (
         "satin_node_steal_median_seconds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Time from a request for work until jobs were here: the median of the last thefts.",
         |node| Some(node.counted?.steal_us_p50 / 1e6),
     ),
 ];
 
-fn of_nodes(text: &mut Text, nodes: &[Figures<'_>]) {
+fn of_nodes(text: &mut MetricsText, nodes: &[Figures<'_>]) {
     for (name, kind, help, read) in OF_NODES {
         text.family(name, kind, help);
         for node in nodes {

@@ -11,7 +11,7 @@ use serde::ser;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     why: Why,
-    place: Option<Place>,
+    place: Option<FaultPlace>,
     /// The error of postcard, if there is one.
     error: Option<postcard::Error>,
 }
@@ -48,7 +48,7 @@ pub enum Why {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Place {
+enum FaultPlace {
     Field(&'static str, &'static str),
     /// A type, by its name in serde or in Rust.
     Type(&'static str),
@@ -65,17 +65,17 @@ impl Fault {
     pub(super) fn of_type<T>(why: Why) -> Fault {
         Fault {
             why,
-            place: Some(Place::Type(type_name::<T>())),
+            place: Some(FaultPlace::Type(type_name::<T>())),
             error: None,
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FaultPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Field(of, field) => write!(f, "`{field}` of `{of}`"),
-            Place::Type(name) => write!(f, "`{name}`"),
+            FaultPlace::Field(of, field) => write!(f, "`{field}` of `{of}`"),
+            FaultPlace::Type(name) => write!(f, "`{name}`"),
         }
     }
 }
@@ -150,8 +150,8 @@ pub(super) fn note(why: Why, of: &'static str, field: &'static str) {
     FAULT.with_borrow_mut(|fault| {
         let place = match (of, field) {
             ("", _) => None,
-            (of, "") => Some(Place::Type(of)),
-            (of, field) => Some(Place::Field(of, field)),
+            (of, "") => Some(FaultPlace::Type(of)),
+            (of, field) => Some(FaultPlace::Field(of, field)),
         };
         let error = None;
         let fault = fault.get_or_insert(Fault {

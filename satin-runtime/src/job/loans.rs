@@ -41,7 +41,7 @@ pub trait Lendable: Send + Sync {
 /// The name of data that are lent, which they get when they are to travel for the first time.
 #[derive(Default)]
 pub struct LentName {
-    lent: OnceLock<Lent>,
+    lent: OnceLock<LentValue>,
     /// A name by which data are known here that have none yet: a number, or 0.
     number: AtomicU64,
     /// The bytes of data that have no name yet, about, once they have been measured.
@@ -49,7 +49,7 @@ pub struct LentName {
 }
 
 /// How data stand in a job that borrows them.
-enum Lent {
+enum LentValue {
     /// As they are.
     Small,
     /// By name.
@@ -66,7 +66,7 @@ impl LentName {
     /// The name of data that another node keeps.
     pub fn kept(value: ValueSize) -> LentName {
         LentName {
-            lent: OnceLock::from(Lent::Kept(value)),
+            lent: OnceLock::from(LentValue::Kept(value)),
             ..LentName::default()
         }
     }
@@ -74,9 +74,9 @@ impl LentName {
     /// The name, if the data have one.
     pub fn get(&self) -> Option<ValueName> {
         match self.lent.get()? {
-            Lent::Small => None,
-            Lent::Named { value, .. } => Some(value.name()),
-            Lent::Kept(value) => Some(value.name),
+            LentValue::Small => None,
+            LentValue::Named { value, .. } => Some(value.name()),
+            LentValue::Kept(value) => Some(value.name),
         }
     }
 
@@ -91,13 +91,13 @@ impl LentName {
             }
         };
         Ok(match lent {
-            Lent::Small => None,
-            Lent::Named { value, mentions } => {
+            LentValue::Small => None,
+            LentValue::Named { value, mentions } => {
                 note(value.name_and_size());
                 needs::pass_on(mentions);
                 Some(value.name())
             }
-            Lent::Kept(value) => {
+            LentValue::Kept(value) => {
                 note(*value);
                 Some(value.name)
             }
@@ -108,16 +108,16 @@ impl LentName {
     /// other. Their name, if they are not here to be measured.
     fn see(&self, data: &dyn Lendable) -> Option<ValueName> {
         match self.lent.get() {
-            Some(Lent::Kept(value)) => {
+            Some(LentValue::Kept(value)) => {
                 note(*value);
                 codec::has_elsewhere(value.bytes);
                 return Some(value.name);
             }
-            Some(Lent::Named { value, mentions }) => {
+            Some(LentValue::Named { value, mentions }) => {
                 note(value.name_and_size());
                 needs::pass_on(mentions);
             }
-            Some(Lent::Small) => {}
+            Some(LentValue::Small) => {}
             None => {
                 let measure = || as_list(false, || data.measure());
                 let bytes = *self.bytes.get_or_init(measure);
@@ -149,7 +149,7 @@ impl LentName {
 }
 
 /// Writes the data, to find out their name, as far as the effort of what is being written on this thread allows that.
-fn name_now(data: &dyn Lendable) -> Result<Lent, CodecError> {
+fn name_now(data: &dyn Lendable) -> Result<LentValue, CodecError> {
     let effort = match codec::most_named() {
         None => Effort::ANY,
         // Small data need no name.
@@ -159,12 +159,15 @@ fn name_now(data: &dyn Lendable) -> Result<Lent, CodecError> {
     let (bytes, mentions) = needs::gather_of_part(write);
     let bytes = bytes.inspect_err(codec::has_failed)?;
     if bytes.len() <= SMALL {
-        return Ok(Lent::Small);
+        return Ok(LentValue::Small);
     }
     codec::has_named(bytes.len());
     let mentions: Box<[HeldValue]> = mentions.into();
     let value = needs::enter(bytes, &mentions);
-    Ok(value.map_or(Lent::Small, |value| Lent::Named { value, mentions }))
+    Ok(value.map_or(LentValue::Small, |value| LentValue::Named {
+        value,
+        mentions,
+    }))
 }
 
 thread_local! {

@@ -105,15 +105,15 @@ impl Shelf {
 }
 
 /// A buffer that goes to the shelf when nobody has it any more.
-struct Lent(Vec<u8>);
+struct LentRoom(Vec<u8>);
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for LentRoom {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentRoom {
     fn drop(&mut self) {
         give(mem::take(&mut self.0));
     }
@@ -142,7 +142,7 @@ fn give(buffer: Vec<u8>) {
 /// The bytes, to be shared; the memory of many is used again.
 pub(crate) fn share(bytes: Vec<u8>) -> Bytes {
     match bytes.capacity() >= LARGE {
-        true => Bytes::from_owner(Lent(bytes)),
+        true => Bytes::from_owner(LentRoom(bytes)),
         false => bytes.into(),
     }
 }

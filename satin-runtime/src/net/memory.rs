@@ -80,7 +80,7 @@ static LEGACY: GroupNames = GroupNames {
 
 /// The fullest of the gauges.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Level<'g> {
+struct MemoryLevel<'g> {
     gauge: &'g Gauge,
     used: u64,
 }
@@ -119,17 +119,17 @@ pub(super) async fn watch(net: Rc<Net>, limit: MemoryLimit) {
 }
 
 /// The gauge that is fullest, of those that can be read.
-fn fullest(gauges: &[Gauge]) -> Option<Level<'_>> {
+fn fullest(gauges: &[Gauge]) -> Option<MemoryLevel<'_>> {
     let levels = gauges.iter().filter_map(|gauge| {
         let used = gauge.used().ok()?;
-        Some(Level { gauge, used })
+        Some(MemoryLevel { gauge, used })
     });
     levels.max_by(|a, b| a.part().total_cmp(&b.part()))
 }
 
 /// What is to be said if a node that was full, or not, is that no more. A node of which that cannot be read any more is not full: nothing would
 /// ever say that it has room again.
-fn change(level: Option<Level<'_>>, is_full: bool) -> Option<String> {
+fn change(level: Option<MemoryLevel<'_>>, is_full: bool) -> Option<String> {
     match level {
         Some(level) => level.change(is_full),
         None => is_full.then(|| {
@@ -138,14 +138,14 @@ fn change(level: Option<Level<'_>>, is_full: bool) -> Option<String> {
     }
 }
 
-impl Level<'_> {
+impl MemoryLevel<'_> {
     fn part(&self) -> f64 {
         self.used as f64 / self.gauge.limit as f64
     }
 
     /// What is to be said if a node that was full, or not, is that no more.
     fn change(&self, was_full: bool) -> Option<String> {
-        let Level { gauge, used } = self;
+        let MemoryLevel { gauge, used } = self;
         let (used, limit) = (HumanBytes(*used), HumanBytes(gauge.limit));
         match was_full {
             false if self.part() >= FULL => Some(format!(

@@ -38,9 +38,9 @@ const FAR: u8 = 2;
 
 /// Takes samples of one pool.
 #[derive(Clone)]
-pub(crate) struct Sampler(Arc<Shared>);
+pub(crate) struct Sampler(Arc<SamplerState>);
 
-struct Shared {
+struct SamplerState {
     watch: PoolWatch,
     arrows: Arc<Arrows>,
     timeline: Mutex<Timeline>,
@@ -52,7 +52,7 @@ struct Shared {
 
 impl Sampler {
     pub(crate) fn new(watch: PoolWatch) -> Sampler {
-        Sampler(Arc::new(Shared {
+        Sampler(Arc::new(SamplerState {
             arrows: watch.arrows().unwrap_or_default(),
             watch,
             timeline: Mutex::default(),

@@ -33,7 +33,7 @@ use crate::{
 const MOST_HELD: usize = 256 << 20;
 
 /// What the thread is asked to do.
-enum Request {
+enum StorageRequest {
     /// An order of the node, in the life that it lives.
     Node { me: Peer, order: StorageOrder },
     /// The run is done.
@@ -60,7 +60,7 @@ pub(super) struct RunFinish {
 
 /// The node's way to the store. Dropping it lets what was ordered be done, and does not wait for that.
 pub(super) struct Storage {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<StorageRequest>,
     has_run: Arc<AtomicBool>,
     _thread: JoinHandle<()>,
 }
@@ -81,7 +81,7 @@ impl Storage {
     pub(super) fn start(parts: StorageParts) -> std::io::Result<Storage> {
         let (requests, queue) = mpsc::channel();
         let has_run = Arc::new(AtomicBool::new(true));
-        let mut desk = Desk {
+        let mut desk = StorageDesk {
             parts,
             has_run: Arc::clone(&has_run),
             writer: None,
@@ -112,32 +112,32 @@ impl Storage {
         self.has_run.load(Ordering::Relaxed)
     }
 
-    fn ask(&self, request: Request) {
+    fn ask(&self, request: StorageRequest) {
         // The thread ends after this end of the queue.
         let _ = self.requests.send(request);
     }
 
     pub(super) fn order(&self, me: Peer, order: StorageOrder) {
-        self.ask(Request::Node { me, order });
+        self.ask(StorageRequest::Node { me, order });
     }
 
     /// The run is done. The receiver ends when the store knows.
     pub(super) fn finish(&self, finish: RunFinish) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
-        self.ask(Request::Finish(finish, done));
+        self.ask(StorageRequest::Finish(finish, done));
         is_done
     }
 
     /// `main` does not run here any more: another node runs it.
     pub(super) fn main_stopped(&self) {
-        self.ask(Request::MainStopped);
+        self.ask(StorageRequest::MainStopped);
     }
 
     /// The way by which `main` asks for a fence.
     pub(super) fn fences(&self) -> FenceDesk {
         let requests = self.requests.clone();
         FenceDesk::new(move |request| {
-            let _ = requests.send(Request::Fence(request)); // without a thread the request is dropped, and whoever waits hears of that
+            let _ = requests.send(StorageRequest::Fence(request)); // without a thread the request is dropped, and whoever waits hears of that
         })
     }
 
@@ -146,20 +146,20 @@ impl Storage {
         if !needs.is_empty()
             && let Some(values) = data::store().hold(needs)
         {
-            self.ask(Request::Hold(values));
+            self.ask(StorageRequest::Hold(values));
         }
     }
 
     /// The pool is over. The receiver ends when nothing of this node's is left of a run that has been removed.
     pub(super) fn close_log(&self) -> oneshot::Receiver<()> {
         let (done, is_done) = oneshot::channel();
-        self.ask(Request::CloseLog(done));
+        self.ask(StorageRequest::CloseLog(done));
         is_done
     }
 }
 
 /// The thread's own state.
-struct Desk {
+struct StorageDesk {
     parts: StorageParts,
     /// The run was in the store when that was last looked at.
     has_run: Arc<AtomicBool>,
@@ -175,10 +175,10 @@ struct Desk {
     fences: Vec<(FenceRequest, u32)>,
 }
 
-impl Desk {
-    fn serve(&mut self, request: Request) {
+impl StorageDesk {
+    fn serve(&mut self, request: StorageRequest) {
         match request {
-            Request::Node { me, order } => {
+            StorageRequest::Node { me, order } => {
                 // Bounds are joined by code of the user's, and values of a damaged store may be any.
                 let failed = failed(&order);
                 let answer = panic::catch_unwind(AssertUnwindSafe(|| self.obey(me, order)));
@@ -186,17 +186,17 @@ impl Desk {
                     self.parts.news.tell(answer);
                 }
             }
-            Request::Finish(finish, done) => {
+            StorageRequest::Finish(finish, done) => {
                 self.finish(&finish);
                 let _ = done.send(()); // the network thread may be on its way out
             }
-            Request::Hold(values) => self.hold(values),
-            Request::Fence(request) => self.fence(request),
-            Request::MainStopped => {
+            StorageRequest::Hold(values) => self.hold(values),
+            StorageRequest::Fence(request) => self.fence(request),
+            StorageRequest::MainStopped => {
                 self.main = None;
                 self.refuse_fences(&NoFence::Later);
             }
-            Request::CloseLog(done) => {
+            StorageRequest::CloseLog(done) => {
                 self.close_log();
                 let _ = done.send(()); // the same
             }

@@ -131,7 +131,7 @@ impl StoreServer {
             endpoint(socket, credential).map_err(unusable)?
         };
         let (stop, stopped) = watch::channel(false);
-        let reception = Arc::new(Reception::new(files));
+        let reception = Arc::new(StoreReception::new(files));
         let thread = std::thread::Builder::new().name("satin-store".into());
         let serve = move || runtime.block_on(serve(endpoint, reception, stopped));
         let thread = log::spawn(thread, serve).map_err(StoreServerError::Thread)?;
@@ -175,7 +175,7 @@ fn endpoint(socket: UdpSocket, credential: &Credential) -> io::Result<Endpoint> 
 }
 
 /// The store, and what may be under way with it.
-struct Reception {
+struct StoreReception {
     files: Arc<dyn Stable>,
     /// In [`KIB`].
     memory: Arc<Semaphore>,
@@ -185,10 +185,10 @@ struct Reception {
     proven: Arc<Semaphore>,
 }
 
-impl Reception {
-    fn new(files: Arc<dyn Stable>) -> Reception {
+impl StoreReception {
+    fn new(files: Arc<dyn Stable>) -> StoreReception {
         let places = |count| Arc::new(Semaphore::new(count));
-        Reception {
+        StoreReception {
             files,
             memory: places(limits::STORE_MEMORY / KIB),
             connections: places(limits::STORE_CONNECTIONS),
@@ -206,7 +206,7 @@ async fn asked_to_stop(stopped: &mut Stopped) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-async fn serve(endpoint: Endpoint, reception: Arc<Reception>, mut stopped: Stopped) {
+async fn serve(endpoint: Endpoint, reception: Arc<StoreReception>, mut stopped: Stopped) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -226,7 +226,7 @@ async fn serve(endpoint: Endpoint, reception: Arc<Reception>, mut stopped: Stopp
 /// Begins a handshake, if there are not too many.
 fn receive(
     incoming: Incoming,
-    reception: &Arc<Reception>,
+    reception: &Arc<StoreReception>,
     stopped: &Stopped,
     connections: &mut JoinSet<()>,
 ) {
@@ -249,7 +249,7 @@ fn receive(
 async fn let_in(
     incoming: Incoming,
     handshake: OwnedSemaphorePermit,
-    reception: Arc<Reception>,
+    reception: Arc<StoreReception>,
     mut stopped: Stopped,
 ) {
     let addr = incoming.remote_address();
@@ -275,7 +275,7 @@ async fn let_in(
 /// Answers the requests of one connection, until it or the server ends.
 async fn attend(
     connection: &Connection,
-    reception: &Arc<Reception>,
+    reception: &Arc<StoreReception>,
     mut stopped: Stopped,
 ) -> String {
     let mut requests = JoinSet::new();
@@ -307,7 +307,7 @@ async fn attend(
 async fn answer(
     mut send: SendStream,
     recv: RecvStream,
-    reception: &Arc<Reception>,
+    reception: &Arc<StoreReception>,
     mut stopped: Stopped,
 ) -> Result<(), String> {
     let received = tokio::select! {
@@ -352,7 +352,7 @@ pub(super) fn time_for(bytes: usize) -> Duration {
 /// The body of a request, and the memory that is set aside for it and its answer. `None` if the peer has thought better.
 async fn receive_request(
     mut recv: RecvStream,
-    reception: &Reception,
+    reception: &StoreReception,
 ) -> Result<Option<(Vec<u8>, OwnedSemaphorePermit)>, String> {
     let mut length = [0; store_wire::LENGTH];
     match timeout(limits::STORE_CALL, recv.read_exact(&mut length)).await {

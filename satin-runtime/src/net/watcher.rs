@@ -52,7 +52,7 @@ pub trait Watching: Send + 'static {
 }
 
 /// An order to a watcher.
-enum Order {
+enum WatchOrder {
     /// Ask these nodes to leave, by their names; the answer says what went wrong.
     Drain(Vec<String>, mpsc::Sender<Result<(), String>>),
     /// Look once more, and tell when that is done.
@@ -63,13 +63,13 @@ enum Order {
 
 /// Looks at a pool until it is dropped.
 pub struct Watcher {
-    orders: orders::UnboundedSender<Order>,
+    orders: orders::UnboundedSender<WatchOrder>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Gives orders to a [`Watcher`] from anywhere.
 #[derive(Clone)]
-pub struct WatcherHandle(orders::UnboundedSender<Order>);
+pub struct WatcherHandle(orders::UnboundedSender<WatchOrder>);
 
 impl Watcher {
     /// Begins to look at the pool of that name (`None`: whatever it is called), to be found as `join` says.
@@ -115,7 +115,7 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         // If the thread has ended, it hears nothing.
-        let _ = self.orders.send(Order::End);
+        let _ = self.orders.send(WatchOrder::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -131,7 +131,7 @@ impl WatcherHandle {
         let (sender, answer) = mpsc::channel();
         let over = || "nobody looks at the pool any more".to_owned();
         self.0
-            .send(Order::Drain(names, sender))
+            .send(WatchOrder::Drain(names, sender))
             .map_err(|_| over())?;
         answer.recv().map_err(|_| over())?
     }
@@ -139,7 +139,7 @@ impl WatcherHandle {
     /// Looks at all nodes now, and returns when that is done; at once if the watcher has ended.
     pub fn look_now(&self) {
         let (sender, done) = mpsc::channel();
-        if self.0.send(Order::Look(sender)).is_ok() {
+        if self.0.send(WatchOrder::Look(sender)).is_ok() {
             let _ = done.recv();
         }
     }
@@ -193,7 +193,7 @@ struct Round<W> {
 
 impl<W: Watching> Round<W> {
     /// Looks again and again, until the orders end.
-    async fn go_on(mut self, mut orders: orders::UnboundedReceiver<Order>) {
+    async fn go_on(mut self, mut orders: orders::UnboundedReceiver<WatchOrder>) {
         let (mut next, mut begun) = (tokio::time::Instant::now(), 0);
         loop {
             tokio::select! {
@@ -205,15 +205,15 @@ impl<W: Watching> Round<W> {
                 }
                 Some(done) = self.looks.join_next() => self.done(done.ok()),
                 order = orders.recv() => match order {
-                    None | Some(Order::End) => return,
-                    Some(Order::Drain(names, answer)) => {
+                    None | Some(WatchOrder::End) => return,
+                    Some(WatchOrder::Drain(names, answer)) => {
                         let asking = ask_to_leave(self.dialler.clone(), self.meant(&names));
                         // Looks go on meanwhile.
                         tokio::spawn(async move {
                             let _ = answer.send(asking.await);
                         });
                     }
-                    Some(Order::Look(answer)) => {
+                    Some(WatchOrder::Look(answer)) => {
                         self.look_now().await;
                         let _ = answer.send(());
                     }

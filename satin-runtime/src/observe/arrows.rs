@@ -39,11 +39,11 @@ pub(crate) struct ComingJob {
 #[derive(Debug, Default)]
 pub(crate) struct Arrows {
     is_watched: AtomicBool,
-    noted: Mutex<Noted>,
+    noted: Mutex<NotedArrow>,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+struct NotedArrow {
     coming: HashMap<HostedId, ComingJob>,
     /// Jobs that have begun, with the worker and the time: by the length of their way, and by a number.
     begun: BTreeMap<(u64, u64), (ComingJob, u32, u64)>,
@@ -60,7 +60,7 @@ impl Arrows {
     pub(crate) fn watch(&self, is_watched: bool) {
         self.is_watched.store(is_watched, Ordering::Relaxed);
         if !is_watched {
-            *lock(&self.noted) = Noted::default();
+            *lock(&self.noted) = NotedArrow::default();
         }
     }
 

@@ -27,12 +27,12 @@ pub struct Directory {
     /// See [`identity`].
     identity: (u64, u64),
     /// Files that were appended to, the latest last.
-    open: Mutex<Vec<(String, Arc<Mutex<Log>>)>>,
+    open: Mutex<Vec<(String, Arc<Mutex<FileLog>>)>>,
 }
 
 /// A file that is appended to.
 #[derive(Debug)]
-struct Log {
+struct FileLog {
     file: File,
     /// Bytes that are durable.
     length: u64,
@@ -91,7 +91,7 @@ impl Directory {
     }
 
     /// The open file of that path.
-    fn log(&self, path: &str, place: &Path) -> io::Result<Arc<Mutex<Log>>> {
+    fn log(&self, path: &str, place: &Path) -> io::Result<Arc<Mutex<FileLog>>> {
         let known = self.take(path);
         let log = match known {
             Some(log) => log,
@@ -106,13 +106,13 @@ impl Directory {
     }
 
     /// Takes a file out of those that are open.
-    fn take(&self, path: &str) -> Option<Arc<Mutex<Log>>> {
+    fn take(&self, path: &str) -> Option<Arc<Mutex<FileLog>>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let at = open.iter().position(|(known, _)| known == path)?;
         Some(open.remove(at).1)
     }
 
-    fn open_log(&self, place: &Path) -> io::Result<Log> {
+    fn open_log(&self, place: &Path) -> io::Result<FileLog> {
         let parent = place.parent().unwrap_or(&self.root);
         let mut options = private();
         options.append(true).create(true);
@@ -126,7 +126,7 @@ impl Directory {
         if length == 0 {
             self.sync(parent, made)?;
         }
-        Ok(Log { file, length })
+        Ok(FileLog { file, length })
     }
 
     /// Makes the entries of a directory durable, and those of all above it if some of these are new.
@@ -242,7 +242,7 @@ impl Stable for Directory {
     }
 }
 
-impl Log {
+impl FileLog {
     /// Appends a batch as a whole, or nothing if that is still possible: the next one is not to stand behind a part.
     fn append(&mut self, batch: &[u8]) -> io::Result<()> {
         let appended = self
@@ -641,7 +641,7 @@ mod tests {
         let scratch = Scratch::new();
         let store = scratch.open();
         store.append("a", b"one").expect("new");
-        let broken = Log {
+        let broken = FileLog {
             file: File::open(scratch.0.join("a")).expect("there"),
             length: 3,
         };
@@ -662,7 +662,7 @@ mod tests {
         let Ok(file) = full else {
             return;
         };
-        let mut log = Log { file, length: 0 };
+        let mut log = FileLog { file, length: 0 };
         let error = log.append(b"batch").expect_err("it is full");
         assert_eq!((error.kind(), log.length), (ErrorKind::StorageFull, 0));
     }

@@ -179,7 +179,7 @@ impl Servers {
 
     /// Tries to create a file everywhere, one member after the other, in an order that is the same for all competitors: so
     /// the first one decides, as long as all reach it.
-    fn create_once(&self, path: &str, bytes: &[u8]) -> Creation {
+    fn create_once(&self, path: &str, bytes: &[u8]) -> CopyCreation {
         let (mut created, mut failures, mut exists) = (Vec::new(), Vec::new(), false);
         for member in self.order(run_of(path)) {
             match self.members[member].store.create(path, bytes) {
@@ -193,7 +193,7 @@ impl Servers {
         }
         let is_majority = created.len() * 2 > self.members.len();
         if !exists && is_majority {
-            return Creation::Done;
+            return CopyCreation::Done;
         }
         // A member that failed may have created the file all the same, but so may a competitor there, whose file is not ours
         // to remove.
@@ -207,15 +207,15 @@ impl Servers {
             }
         }
         match (exists, created.len()) {
-            (true, 0) => Creation::Exists,
-            (true, _) => Creation::Contested,
-            (false, answer) => Creation::Failed(self.too_few(path, answer, &failures)),
+            (true, 0) => CopyCreation::Exists,
+            (true, _) => CopyCreation::Contested,
+            (false, answer) => CopyCreation::Failed(self.too_few(path, answer, &failures)),
         }
     }
 }
 
 /// The outcome of an attempt to create a file. Unless it is `Done`, nothing of the attempt stays that could be taken back.
-enum Creation {
+enum CopyCreation {
     Done,
     Exists,
     /// Some members have created it, and another has it already.
@@ -227,10 +227,10 @@ impl Stable for Servers {
     fn create(&self, path: &str, bytes: &[u8]) -> Result<(), StableError> {
         for attempt in 0..ATTEMPTS {
             match self.create_once(path, bytes) {
-                Creation::Done => return Ok(()),
-                Creation::Exists => break,
-                Creation::Failed(error) => return Err(error),
-                Creation::Contested => {
+                CopyCreation::Done => return Ok(()),
+                CopyCreation::Exists => break,
+                CopyCreation::Failed(error) => return Err(error),
+                CopyCreation::Contested => {
                     let longest = BACK_OFF * 2u32.pow(attempt);
                     thread::sleep(longest.mul_f64(rand::random::<f64>()));
                 }

@@ -137,7 +137,7 @@ pub fn run_cancellable<R>(cancel: &Cancel, run: impl FnOnce() -> R) -> Result<R,
     if CAN_UNWIND && cancel.is_cancelled() {
         return Err(Cancelled);
     }
-    let scope = Scope::enter(cancel);
+    let scope = CancelScope::enter(cancel);
     let outcome = catch_unwind(AssertUnwindSafe(run));
     drop(scope);
     match outcome {
@@ -178,16 +178,16 @@ pub fn run_timeout<R>(time: Duration, run: impl FnOnce() -> R) -> Result<R, Time
 }
 
 /// As long as it lives calls from this thread are made under a handle.
-struct Scope;
+struct CancelScope;
 
-impl Scope {
-    fn enter(cancel: &Cancel) -> Scope {
+impl CancelScope {
+    fn enter(cancel: &Cancel) -> CancelScope {
         SCOPES.with_borrow_mut(|scopes| scopes.push(cancel.clone()));
-        Scope
+        CancelScope
     }
 }
 
-impl Drop for Scope {
+impl Drop for CancelScope {
     fn drop(&mut self) {
         SCOPES.with_borrow_mut(Vec::pop);
     }

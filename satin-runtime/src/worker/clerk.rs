@@ -23,13 +23,13 @@ use crate::{job::codec, observe::log};
 
 /// The clerk of a pool; see the module's documentation.
 pub(super) struct Clerk {
-    desk: Arc<Desk>,
+    desk: Arc<ClerkDesk>,
     /// Stack size of the clerk's thread, in bytes.
     stack: usize,
 }
 
 #[derive(Default)]
-struct Desk {
+struct ClerkDesk {
     state: Mutex<ClerkState>,
     bell: Condvar,
     /// Tasks that have not been done.
@@ -40,7 +40,7 @@ struct Desk {
 
 #[derive(Default)]
 struct ClerkState {
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<ClerkTask>,
     thread: Thread,
 }
 
@@ -53,17 +53,17 @@ enum Thread {
     Gone,
 }
 
-struct Task {
+struct ClerkTask {
     run: Box<dyn FnOnce() + Send>,
     ordered: bool,
 }
 
-impl Desk {
+impl ClerkDesk {
     fn lock(&self) -> MutexGuard<'_, ClerkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, task: Task) {
+    fn run(&self, task: ClerkTask) {
         if let Err(error) = codec::guard("a task of the network", task.run) {
             tracing::warn!("{error}");
         }
@@ -122,7 +122,7 @@ impl Clerk {
     /// Leaves a task to the clerk's thread, which runs it soon.
     pub(super) fn run(&self, run: impl FnOnce() + Send + 'static) {
         let run = Box::new(run);
-        self.push(Task {
+        self.push(ClerkTask {
             run,
             ordered: false,
         });
@@ -133,10 +133,10 @@ impl Clerk {
     pub(super) fn run_ordered(&self, run: impl FnOnce() + Send + 'static) {
         self.desk.ordered.fetch_add(1, Ordering::Relaxed);
         let run = Box::new(run);
-        self.push(Task { run, ordered: true });
+        self.push(ClerkTask { run, ordered: true });
     }
 
-    fn push(&self, task: Task) {
+    fn push(&self, task: ClerkTask) {
         self.desk.all.fetch_add(1, Ordering::Relaxed);
         let mut state = self.desk.lock();
         if let Thread::NotYet = state.thread {

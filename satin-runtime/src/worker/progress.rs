@@ -371,7 +371,7 @@ impl Known {
 /// What a worker knows of the way from the bottom of its stack to where it runs.
 #[derive(Default)]
 pub(super) struct Descent {
-    levels: Vec<Level>,
+    levels: Vec<ProgressLevel>,
     /// The worker has looked at the job at the bottom.
     was_looked_at: bool,
     /// The job at the bottom has an outline.
@@ -380,7 +380,7 @@ pub(super) struct Descent {
 
 /// An invocation on that way.
 #[derive(Clone, Copy)]
-struct Level {
+struct ProgressLevel {
     /// The child that runs, by its index.
     child: Option<u32>,
     /// Number of children that the invocation has had at least.
@@ -499,7 +499,7 @@ impl Worker {
                 .max(child.map_or(0, |child| child.saturating_add(1)))
                 .max(known.map_or(0, |known| known.children));
             is_same &= known.is_some_and(|known| known.child == child);
-            levels.push(Level { child, children });
+            levels.push(ProgressLevel { child, children });
             let share = weight / f64::from(children.max(1));
             outline
                 .others

@@ -30,11 +30,11 @@ use crate::job::{
 ///
 /// Dropping it does not stop the root job: its result is dropped instead.
 #[must_use = "the root job runs in any case, but its result comes from the future: `.await` it"]
-pub struct Spawned<R>(Arc<Outcome<R>>);
+pub struct Spawned<R>(Arc<SpawnOutcome<R>>);
 
-struct Outcome<R>(Mutex<Stage<R>>);
+struct SpawnOutcome<R>(Mutex<SpawnStage<R>>);
 
-enum Stage<R> {
+enum SpawnStage<R> {
     /// The root job is not over; the last task that has asked is woken then.
     UnderWay(Option<Waker>),
     /// The result, or the payload of a panic; with the root job's name if it has begun.
@@ -43,8 +43,8 @@ enum Stage<R> {
     Taken,
 }
 
-impl<R> Outcome<R> {
-    fn lock(&self) -> MutexGuard<'_, Stage<R>> {
+impl<R> SpawnOutcome<R> {
+    fn lock(&self) -> MutexGuard<'_, SpawnStage<R>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,15 +52,15 @@ impl<R> Outcome<R> {
     fn set(&self, result: Result<R, Payload>, root: Option<RootKey>) {
         let mut stage = self.lock();
         match &mut *stage {
-            Stage::UnderWay(waker) => {
+            SpawnStage::UnderWay(waker) => {
                 let waker = waker.take();
-                *stage = Stage::Over(result, root);
+                *stage = SpawnStage::Over(result, root);
                 drop(stage);
                 if let Some(waker) = waker {
                     waker.wake();
                 }
             }
-            Stage::Over(..) | Stage::Taken => {
+            SpawnStage::Over(..) | SpawnStage::Taken => {
                 drop(stage);
                 drop(result);
                 root.inspect(returned);
@@ -84,25 +84,25 @@ impl<R> Future for Spawned<R> {
     /// was ready.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<R> {
         let mut stage = self.0.lock();
-        match std::mem::replace(&mut *stage, Stage::Taken) {
-            Stage::UnderWay(_) => {
-                *stage = Stage::UnderWay(Some(cx.waker().clone()));
+        match std::mem::replace(&mut *stage, SpawnStage::Taken) {
+            SpawnStage::UnderWay(_) => {
+                *stage = SpawnStage::UnderWay(Some(cx.waker().clone()));
                 Poll::Pending
             }
-            Stage::Over(result, root) => {
+            SpawnStage::Over(result, root) => {
                 drop(stage);
                 root.inspect(returned);
                 Poll::Ready(result.unwrap_or_else(|payload| resume_unwind(payload)))
             }
-            Stage::Taken => panic!("the result of a spawned root job has been taken already"),
+            SpawnStage::Taken => panic!("the result of a spawned root job has been taken already"),
         }
     }
 }
 
 impl<R> Drop for Spawned<R> {
     fn drop(&mut self) {
-        let stage = std::mem::replace(&mut *self.0.lock(), Stage::Taken);
-        if let Stage::Over(_, Some(root)) = &stage {
+        let stage = std::mem::replace(&mut *self.0.lock(), SpawnStage::Taken);
+        if let SpawnStage::Over(_, Some(root)) = &stage {
             returned(root);
         }
     }
@@ -111,19 +111,19 @@ impl<R> Drop for Spawned<R> {
 impl<R> fmt::Debug for Spawned<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match &*self.0.lock() {
-            Stage::UnderWay(_) => "under way",
-            Stage::Over(..) => "over",
-            Stage::Taken => "taken",
+            SpawnStage::UnderWay(_) => "under way",
+            SpawnStage::Over(..) => "over",
+            SpawnStage::Taken => "taken",
         };
         f.debug_tuple("Spawned").field(&stage).finish()
     }
 }
 
 /// A root job that is not over.
-struct Task<C, R> {
+struct SpawnedTask<C, R> {
     main: C,
     number: u32,
-    outcome: Arc<Outcome<R>>,
+    outcome: Arc<SpawnOutcome<R>>,
 }
 
 impl Pool {
@@ -134,8 +134,8 @@ impl Pool {
         R: Send + 'static,
     {
         self.assert_running();
-        let outcome = Arc::new(Outcome(Mutex::new(Stage::UnderWay(None))));
-        let task = Task {
+        let outcome = Arc::new(SpawnOutcome(Mutex::new(SpawnStage::UnderWay(None))));
+        let task = SpawnedTask {
             main,
             number: RootName::OTHERS | self.other_roots.fetch_add(1, Ordering::Relaxed),
             outcome: Arc::clone(&outcome),
@@ -166,8 +166,8 @@ impl Pool {
 /// `task` is the pointer to a boxed `Task<C, R>`, and is not used again.
 unsafe fn drop_unrun<C, R>(task: *const ()) {
     // SAFETY: the caller's promise.
-    let task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<C, R>>()) };
-    let Task { main, outcome, .. } = *task;
+    let task = unsafe { Box::from_raw(task.cast_mut().cast::<SpawnedTask<C, R>>()) };
+    let SpawnedTask { main, outcome, .. } = *task;
     let text = "the pool has ended before a spawned root job began; await the future while the pool is there";
     outcome.set(Err(Box::new(text)), None);
     drop(main);
@@ -180,8 +180,8 @@ where
     C: FnOnce() -> R,
 {
     // SAFETY: the caller's promise.
-    let task = unsafe { Box::from_raw(task.cast_mut().cast::<Task<C, R>>()) };
-    let Task {
+    let task = unsafe { Box::from_raw(task.cast_mut().cast::<SpawnedTask<C, R>>()) };
+    let SpawnedTask {
         main,
         number,
         outcome,

@@ -230,7 +230,7 @@ pub struct Failure {
 
 /// One run without deaths, and the same with them.
 #[derive(Clone, Copy, Default, Debug)]
-struct Pair {
+struct ResultPair {
     critical_path: f64,
     reference: f64,
     tasks: usize,
@@ -240,7 +240,7 @@ struct Pair {
     with: Outcome,
 }
 
-impl Pair {
+impl ResultPair {
     fn extra_percent(&self) -> f64 {
         100.0 * (self.with.makespan / self.without.makespan - 1.0)
     }
@@ -267,22 +267,22 @@ struct Unit {
 }
 
 /// The pairs of a unit: contender by contender for each scenario of the group.
-type Pairs = Vec<Vec<Pair>>;
+type Pairs = Vec<Vec<ResultPair>>;
 
 /// Cases with the same size and data, which share runs without a death.
-struct Group {
+struct ResultGroup {
     size: Size,
     data: Data,
     scenarios: Vec<Scenario>,
 }
 
-fn groups(cases: &[Case]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn groups(cases: &[Case]) -> Vec<ResultGroup> {
+    let mut groups: Vec<ResultGroup> = Vec::new();
     for case in cases {
-        let same = |group: &&mut Group| group.size == case.size && group.data == case.data;
+        let same = |group: &&mut ResultGroup| group.size == case.size && group.data == case.data;
         match groups.iter_mut().find(same) {
             Some(group) => group.scenarios.push(case.scenario),
-            None => groups.push(Group {
+            None => groups.push(ResultGroup {
                 size: case.size,
                 data: case.data,
                 scenarios: vec![case.scenario],
@@ -340,7 +340,7 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(Progress) + Sync)) -> Result<
 
 fn run_units(
     settings: &Settings,
-    groups: &[Group],
+    groups: &[ResultGroup],
     units: &[Unit],
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Vec<Pairs>, Failure> {
@@ -367,8 +367,8 @@ fn run_units(
     }
 }
 
-fn run_unit(settings: &Settings, group: &Group, unit: Unit) -> Result<Pairs, Failure> {
-    let Group { size, data, .. } = *group;
+fn run_unit(settings: &Settings, group: &ResultGroup, unit: Unit) -> Result<Pairs, Failure> {
+    let ResultGroup { size, data, .. } = *group;
     let bound = settings.bounds[unit.bound];
     let graph = &settings.graphs[unit.graph];
     // Sizes and costs depend on the seed and the graph; changes and victims on the bound too.
@@ -414,7 +414,7 @@ fn run_unit(settings: &Settings, group: &Group, unit: Unit) -> Result<Pairs, Fai
                 true => run(&Trial { deaths, ..trial }),
                 false => Ok(without),
             };
-            pairs.push(Pair {
+            pairs.push(ResultPair {
                 critical_path,
                 reference,
                 tasks: flow.tasks.len(),
@@ -454,7 +454,7 @@ pub fn reference(graph: &FlowGraph, still: &World) -> Result<f64, Violation> {
 
 fn cell(
     settings: &Settings,
-    groups: &[Group],
+    groups: &[ResultGroup],
     units: &[Unit],
     results: &[Pairs],
     case: Case,
@@ -469,7 +469,7 @@ fn cell(
         .iter()
         .position(|&scenario| scenario == case.scenario);
     let scenario = scenario.expect("groups are made of cases");
-    let of = |bound: Option<usize>| -> Vec<Pair> {
+    let of = |bound: Option<usize>| -> Vec<ResultPair> {
         let units = units.iter().zip(results);
         let units = units.filter(|(unit, _)| {
             unit.group == group && bound.is_none_or(|bound| unit.bound == bound)
@@ -482,15 +482,15 @@ fn cell(
             let pairs = of(Some(bound));
             AtBound {
                 bound: settings.bounds[bound],
-                extra_percent: mean(&pairs, Pair::extra_percent),
-                nsl: mean(&pairs, Pair::nsl),
+                extra_percent: mean(&pairs, ResultPair::extra_percent),
+                nsl: mean(&pairs, ResultPair::nsl),
             }
         })
         .collect();
     let worst = of_bounds.iter().map(|at| at.extra_percent);
     let sent = mean(&all, |pair| pair.without.sent);
     let policy = settings.contenders[contender].policy;
-    let of_nodes = |of: fn(&Pair) -> f64| policy.is_shipped().then(|| mean(&all, of));
+    let of_nodes = |of: fn(&ResultPair) -> f64| policy.is_shipped().then(|| mean(&all, of));
     let of_deaths = |of| of_nodes(of).filter(|_| case.scenario.has_deaths());
     Cell {
         size: case.size,
@@ -498,19 +498,19 @@ fn cell(
         scenario: case.scenario,
         policy,
         detection: settings.contenders[contender].detection,
-        extra_percent: mean(&all, Pair::extra_percent),
+        extra_percent: mean(&all, ResultPair::extra_percent),
         worst_percent: worst.fold(f64::NEG_INFINITY, f64::max),
         of_bounds,
-        nsl: mean(&all, Pair::nsl),
+        nsl: mean(&all, ResultPair::nsl),
         nsl_with_death: mean(&all, |pair| pair.with.makespan / pair.critical_path),
         rewound: mean(&all, |pair| pair.with.rewound as f64),
         copied: mean(&all, |pair| pair.without.copied) / sent.max(f64::MIN_POSITIVE),
         moved: mean(&all, |pair| pair.without.sent / pair.work),
-        elsewhere_percent: of_nodes(Pair::elsewhere_percent),
-        heard_percent: of_deaths(Pair::heard_percent),
+        elsewhere_percent: of_nodes(ResultPair::elsewhere_percent),
+        heard_percent: of_deaths(ResultPair::heard_percent),
     }
 }
 
-fn mean(pairs: &[Pair], of: impl Fn(&Pair) -> f64) -> f64 {
+fn mean(pairs: &[ResultPair], of: impl Fn(&ResultPair) -> f64) -> f64 {
     pairs.iter().map(of).sum::<f64>() / pairs.len().max(1) as f64
 }

@@ -46,7 +46,7 @@ const PATIENCE: f64 = 3.0;
 /// # Panics
 /// The policy is a model, or the processor of the flow dies.
 pub fn run(trial: &Trial<'_>, home: ProcessorId) -> Result<Outcome, Violation> {
-    Run::new(trial, home).run()
+    GraphRun::new(trial, home).run()
 }
 
 /// Something that happens to a processor or a link.
@@ -57,7 +57,7 @@ enum Incident {
     Return(ProcessorId),
 }
 
-struct Run<'t> {
+struct GraphRun<'t> {
     trial: &'t Trial<'t>,
     cluster: Cluster,
     config: ProtocolConfig,
@@ -77,8 +77,8 @@ struct Run<'t> {
 /// The node of the flow.
 const FLOW: u32 = 0;
 
-impl<'t> Run<'t> {
-    fn new(trial: &'t Trial<'t>, home: ProcessorId) -> Run<'t> {
+impl<'t> GraphRun<'t> {
+    fn new(trial: &'t Trial<'t>, home: ProcessorId) -> GraphRun<'t> {
         assert!(
             trial.deaths.iter().all(|death| death.processor != home),
             "the flow's node does not die"
@@ -106,7 +106,7 @@ impl<'t> Run<'t> {
         }
         let mut program = Program::of_tasks(tasks(trial, scale));
         program.keeps = KEEPS;
-        Run {
+        GraphRun {
             trial,
             program: cluster.program(program),
             cluster,

@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct StoredInTime {
     /// So much of the journal has been read.
     read: usize,
-    nodes: BTreeMap<u32, Writer>,
+    nodes: BTreeMap<u32, SegmentWriter>,
     /// Results that need not be in the store yet.
     young: BTreeMap<Place, Young>,
     /// Results that must be, or what is above them.
@@ -83,14 +83,14 @@ impl Due {
 
 /// A node, as far as it writes.
 #[derive(Clone, Copy, Default)]
-struct Writer {
+struct SegmentWriter {
     /// Since when it has a log, or has gone on after a stop.
     since: Option<Duration>,
     stopped: bool,
     full: u32,
 }
 
-impl Writer {
+impl SegmentWriter {
     /// The moment from which on a result of its must be in the store.
     fn due(&self, young: &Young, writes: Writes) -> Option<Duration> {
         let since = self.since.filter(|_| !self.stopped)?.max(young.since);

@@ -19,14 +19,14 @@ use super::{
 /// The visitor that makes a `Vec<T>` of a sequence.
 #[inline]
 pub(super) fn visitor_of<T: DeserializeOwned>() -> Option<TypeId> {
-    match Vec::<T>::deserialize(Ask) {
+    match Vec::<T>::deserialize(VectorProbe) {
         Err(Asked(visitor)) => visitor,
         Ok(_) => None,
     }
 }
 
 /// Tells the type of the visitor that a sequence is to be read by.
-struct Ask;
+struct VectorProbe;
 
 /// That type, as an error; `None` if no sequence is to be read.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl de::Error for Asked {
     }
 }
 
-impl<'de> Deserializer<'de> for Ask {
+impl<'de> Deserializer<'de> for VectorProbe {
     type Error = Asked;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Asked> {

@@ -232,19 +232,19 @@ impl S3Store {
     /// Writes an object unless there is one of that key. The server's answer does not decide: it may have been lost, and an
     /// attempt of our own be what is found there; or the server refuses because a competitor is at it, who then fails. What
     /// decides is who made the object that is there.
-    fn create_object(&self, key: &Path, bytes: &Bytes) -> Result<Creation, Failure> {
+    fn create_object(&self, key: &Path, bytes: &Bytes) -> Result<ObjectCreation, Failure> {
         let creator = format!("{:032x}", rand::random::<u128>());
         let mut pause = BACK_OFF;
         let mut attempt = 1;
         loop {
             let failure = match self.put_new(key, bytes, &creator) {
-                Ok(()) => return Ok(Creation::Done),
+                Ok(()) => return Ok(ObjectCreation::Done),
                 Err(failure) if failure.is_refusal() => return Err(failure),
                 Err(failure) => failure,
             };
             match self.creator(key)? {
-                Some(found) if found == creator => return Ok(Creation::Done),
-                Some(_) => return Ok(Creation::Exists),
+                Some(found) if found == creator => return Ok(ObjectCreation::Done),
+                Some(_) => return Ok(ObjectCreation::Exists),
                 None if attempt == ATTEMPTS => return Err(failure),
                 None => {}
             }
@@ -274,7 +274,7 @@ impl S3Store {
 
 /// The outcome of an attempt to create a file.
 #[derive(Clone, Copy)]
-enum Creation {
+enum ObjectCreation {
     Done,
     Exists,
 }
@@ -336,14 +336,14 @@ impl Stable for S3Store {
         let bytes = Bytes::copy_from_slice(bytes);
         let created = self.key(path).and_then(|key| {
             let creation = self.create_object(&key, &bytes)?;
-            if let Creation::Done = creation {
+            if let ObjectCreation::Done = creation {
                 self.check_exclusion(&key, &bytes)?;
             }
             Ok(creation)
         });
         match created {
-            Ok(Creation::Done) => Ok(()),
-            Ok(Creation::Exists) => Err(StableError::Exists(path.into())),
+            Ok(ObjectCreation::Done) => Ok(()),
+            Ok(ObjectCreation::Exists) => Err(StableError::Exists(path.into())),
             Err(failure) => Err(self.reach.explain(path, failure)),
         }
     }

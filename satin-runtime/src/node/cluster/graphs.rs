@@ -29,15 +29,15 @@ pub(super) struct Graph {
 }
 
 /// A program text that is being read.
-struct Text {
+struct GraphText {
     /// The task that wrote each piece of data last.
     last: Vec<Option<u32>>,
     inputs: Vec<Vec<u32>>,
 }
 
-impl Text {
-    fn new(pieces: usize) -> Text {
-        Text {
+impl GraphText {
+    fn new(pieces: usize) -> GraphText {
+        GraphText {
             last: vec![None; pieces],
             inputs: Vec::new(),
         }
@@ -61,7 +61,7 @@ impl Text {
 impl Graph {
     pub(super) fn of(form: FlowForm, width: u32, steps: u32, seed: u64) -> Graph {
         let (width, steps) = (width as usize, steps as usize);
-        let mut text = Text::new(match form {
+        let mut text = GraphText::new(match form {
             FlowForm::Lu => width * width,
             _ => width,
         });

@@ -125,7 +125,7 @@ pub(super) enum VacancyStep {
     Nobody,
 }
 
-enum Loss {
+enum MasterLoss {
     Few,
     PerhapsMany,
     Many,
@@ -200,9 +200,9 @@ impl Vacancy {
             let settled = self.since + SETTLE;
             let loss = (now >= settled).then(|| self.loss(cx, silent, membership));
             // Acting now could make a second pool, if this side is the one that was cut off.
-            if !matches!(loss, Some(Loss::Few)) {
+            if !matches!(loss, Some(MasterLoss::Few)) {
                 self.look = self.look.max(settled).min(patience);
-                let is_sure = matches!(loss, Some(Loss::Many));
+                let is_sure = matches!(loss, Some(MasterLoss::Many));
                 return match is_sure && !std::mem::replace(&mut self.is_told, true) {
                     true => VacancyStep::TellCutOff,
                     false => VacancyStep::Wait,
@@ -251,17 +251,22 @@ impl Vacancy {
     }
 
     /// The share of the pool that fell silent together with the master.
-    fn loss(&self, cx: &Context<'_>, silent: &Silent, membership: &membership::Membership) -> Loss {
+    fn loss(
+        &self,
+        cx: &Context<'_>,
+        silent: &Silent,
+        membership: &membership::Membership,
+    ) -> MasterLoss {
         let window = window(cx.config, cx.view.len());
         let lost = silent.at(self.since, window, cx.view);
         if is_many(cx.view, &lost, &BTreeSet::new()) {
-            return Loss::Many;
+            return MasterLoss::Many;
         }
         // Suspects may be dead in a moment, and turn few into many: that is worth waiting for.
         if is_many(cx.view, &lost, &membership.suspects()) {
-            return Loss::PerhapsMany;
+            return MasterLoss::PerhapsMany;
         }
-        Loss::Few
+        MasterLoss::Few
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Asking {
 
 /// A request under way.
 #[derive(Clone, Debug)]
-struct Ask {
+struct OpenRequest {
     peer: Peer,
     request: Request,
     /// The epoch of the connection it went by; `None` while it waits for one.
@@ -41,13 +41,13 @@ struct Ask {
 #[derive(Default)]
 struct Lane {
     /// The ordinary request under way.
-    asked: Option<Ask>,
+    asked: Option<OpenRequest>,
     /// The number of requests that have failed since the last jobs were found.
     failed: u32,
     /// The node that gave jobs last, and how many more it had.
     giver: Option<(Peer, u32)>,
     /// The standing requests that were left with other nodes.
-    lifelines: Vec<Ask>,
+    lifelines: Vec<OpenRequest>,
     /// The lifelines of this lane have been chosen, and none of them was lost since.
     moored: bool,
 }
@@ -105,11 +105,11 @@ pub(super) struct Thief {
     /// The pause before that; it doubles each time, up to [`RETRY_LAST`].
     pause: Duration,
     /// A request for more of the tiny jobs, before the last ones are done.
-    tiny: Option<Ask>,
+    tiny: Option<OpenRequest>,
     /// The node that the last tasks of a flow came from.
     flow: Option<Peer>,
     /// The request for the next ones, which stands there.
-    next_tasks: Option<Ask>,
+    next_tasks: Option<OpenRequest>,
     /// The node that the last jobs came from, if it had more, and the round trip to it.
     giver: Option<(Peer, Duration)>,
     /// The number of nodes in the pool when this node went to rest.
@@ -235,7 +235,7 @@ impl Thief {
     fn moor(&mut self, cx: &mut Context<'_>, trips: &Trips, lane: usize, need: Need) {
         self.lanes[lane].moored = true;
         for (peer, others) in self.policy.lifelines(lane, cx.view, cx.rng) {
-            let hang = |lifeline: &Ask| lifeline.peer == peer;
+            let hang = |lifeline: &OpenRequest| lifeline.peer == peer;
             // A lifeline that still hangs there is enough: a second one would bring jobs twice.
             if !self.lanes[lane].lifelines.iter().any(hang) {
                 let most = self.most(cx, trips, peer, lane, need);
@@ -272,7 +272,7 @@ impl Thief {
         peer: Peer,
         most: u32,
         kind: RequestKind,
-    ) -> Ask {
+    ) -> OpenRequest {
         self.requests += 1;
         let request = Request(self.requests);
         let steal = Message::Steal {
@@ -283,7 +283,7 @@ impl Thief {
         cx.actions.push_back(Action::Send(peer, steal));
         // Longer over a long link; and the first request pays for the connection too.
         let patience = REQUEST_PATIENCE + REQUEST_ROUND_TRIPS * trips.to(cx.view, peer);
-        Ask {
+        OpenRequest {
             peer,
             request,
             epoch: cx.links.epoch(peer),
@@ -327,7 +327,7 @@ impl Thief {
             return self.cut_next_tasks(cx);
         };
         // Now and then it is said anew: tasks come from another node meanwhile, or it was lost.
-        let is_old = |ask: &Ask| ask.peer != flow || ask.until <= cx.now;
+        let is_old = |ask: &OpenRequest| ask.peer != flow || ask.until <= cx.now;
         if self.next_tasks.as_ref().is_some_and(is_old) {
             self.cut_next_tasks(cx);
         }
@@ -350,7 +350,7 @@ impl Thief {
         if most > 0 {
             let ask = self.ask(cx, trips, flow, most.min(MOST), RequestKind::Ahead);
             let until = cx.now + SAID_ANEW;
-            self.next_tasks = Some(Ask { until, ..ask });
+            self.next_tasks = Some(OpenRequest { until, ..ask });
         }
     }
 
@@ -373,7 +373,7 @@ impl Thief {
         } = reply;
         // The answer to a request that was given up meanwhile finds no request, but its jobs are
         // taken.
-        let is_it = |ask: &Ask| ask.peer == from && ask.request == request;
+        let is_it = |ask: &OpenRequest| ask.peer == from && ask.request == request;
         if self.tiny.take_if(|ask| is_it(ask)).is_some() && !found {
             // The jobs that it had beside are gone by now.
             self.giver = None;
@@ -431,7 +431,7 @@ impl Thief {
         }
     }
 
-    fn lose(&mut self, lost: impl Fn(&Ask) -> bool) {
+    fn lose(&mut self, lost: impl Fn(&OpenRequest) -> bool) {
         for lane in &mut self.lanes {
             if lane.asked.take_if(|ask| lost(ask)).is_some() {
                 lane.failed += 1;

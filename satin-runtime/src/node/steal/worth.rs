@@ -96,7 +96,7 @@ const TRIAL_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a function's jobs took that looked alike.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Mean {
+struct RunningMean {
     /// Bytes of the arguments.
     bytes: f64,
     /// Seconds.
@@ -105,8 +105,8 @@ struct Mean {
     back: f64,
 }
 
-impl Mean {
-    fn learn(&mut self, newest: Mean) {
+impl RunningMean {
+    fn learn(&mut self, newest: RunningMean) {
         for (mean, newest) in [
             (&mut self.bytes, newest.bytes),
             (&mut self.took, newest.took),
@@ -197,11 +197,11 @@ fn by_size(points: &[(f64, f64)], size: f64) -> Option<f64> {
 #[derive(Clone, PartialEq, Default, Debug)]
 struct FunctionCosts {
     /// By the logarithm of the bytes of the arguments, where they tell.
-    by_size: BTreeMap<u16, Mean>,
+    by_size: BTreeMap<u16, RunningMean>,
     /// By depth, where they do not.
-    by_depth: BTreeMap<u16, Mean>,
+    by_depth: BTreeMap<u16, RunningMean>,
     /// By depth, where they have too many parts to be measured: of the bytes lower bounds are known.
-    of_many_parts: BTreeMap<u16, Mean>,
+    of_many_parts: BTreeMap<u16, RunningMean>,
     /// Since when a job of it waits, and none has ended.
     silent_since: Option<Duration>,
 }
@@ -210,7 +210,7 @@ impl FunctionCosts {
     fn learn(&mut self, sample: &JobSample) {
         self.silent_since = None;
         let JobSample { shape, took, back } = sample;
-        let newest = Mean {
+        let newest = RunningMean {
             bytes: shape.bytes as f64,
             took: took.as_secs_f64().max(1e-9),
             back: *back as f64,
@@ -221,7 +221,7 @@ impl FunctionCosts {
             true => self.by_size.entry(shape.bytes.ilog2() as u16),
             false => self.by_depth.entry(depth),
         };
-        let is_known = |mean: &mut Mean| mean.learn(newest);
+        let is_known = |mean: &mut RunningMean| mean.learn(newest);
         means.and_modify(is_known).or_insert(newest);
     }
 
@@ -248,21 +248,21 @@ impl FunctionCosts {
 
     /// The same, by the size of the arguments.
     fn of_size(&self, shape: &JobShape) -> Option<(f64, f64)> {
-        let means: Vec<&Mean> = self.by_size.values().collect();
+        let means: Vec<&RunningMean> = self.by_size.values().collect();
         let points: Vec<(f64, f64)> = (means.iter())
             .map(|mean| (mean.bytes.log2(), mean.took.ln()))
             .collect();
         let bytes = shape.bytes as f64;
         let took = by_size(&points, bytes.log2())?.exp();
-        let off = |mean: &Mean| (mean.bytes / bytes).ln().abs();
+        let off = |mean: &RunningMean| (mean.bytes / bytes).ln().abs();
         let nearest = means.into_iter().min_by(|a, b| off(a).total_cmp(&off(b)))?;
         Some((took, nearest.back / nearest.bytes * bytes))
     }
 }
 
 /// The same, by the depth of the job.
-fn by_depth(means: &BTreeMap<u16, Mean>, shape: &JobShape) -> Option<(f64, f64)> {
-    let of = |quantity: fn(&Mean) -> f64| -> Option<f64> {
+fn by_depth(means: &BTreeMap<u16, RunningMean>, shape: &JobShape) -> Option<(f64, f64)> {
+    let of = |quantity: fn(&RunningMean) -> f64| -> Option<f64> {
         let points: Vec<(f64, f64)> = (means.iter())
             .map(|(depth, mean)| (f64::from(*depth), quantity(mean).max(1e-9).ln()))
             .collect();
@@ -276,7 +276,7 @@ type Functions = BTreeMap<u32, FunctionCosts>;
 
 /// The link to a peer.
 #[derive(Clone, Copy, Debug, Default)]
-struct Link {
+struct LinkModel {
     /// Bytes a second, and when that was measured.
     rate: Option<(f64, Duration)>,
     /// When bytes were sent to find it out.
@@ -520,7 +520,7 @@ pub(super) struct Worth {
     judgement: Judgement,
     functions: Arc<Functions>,
     uses: Arc<Uses>,
-    links: BTreeMap<Peer, Link>,
+    links: BTreeMap<Peer, LinkModel>,
     /// A job was seen that moves much: rates of links matter.
     moves_much: bool,
 }
@@ -614,7 +614,7 @@ impl Worth {
 
     /// What jobs cost here and elsewhere.
     pub(super) fn costs(&self) -> JobCosts {
-        let rate = |(peer, link): (&Peer, &Link)| link.rate.map(|(rate, _)| (peer.id.0, rate));
+        let rate = |(peer, link): (&Peer, &LinkModel)| link.rate.map(|(rate, _)| (peer.id.0, rate));
         JobCosts {
             functions: Arc::clone(&self.functions),
             rates: self.links.iter().filter_map(rate).collect(),

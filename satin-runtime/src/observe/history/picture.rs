@@ -226,7 +226,7 @@ pub struct Totals {
 
 pub(super) fn of(history: &History) -> Picture {
     let rows: Vec<&Row> = history.rows.iter().collect();
-    let mut idle = Reasons::default();
+    let mut idle = IdleReasons::default();
     for row in rows.iter().filter(|row| is_there(row)) {
         idle.count(row);
     }
@@ -301,7 +301,7 @@ fn progress(
 const BUSY: f64 = 0.5;
 
 fn node(row: &Row, seen: &Evidence) -> NodePicture {
-    let mut idle = Reasons::default();
+    let mut idle = IdleReasons::default();
     if is_there(row) {
         idle.count(row);
     }
@@ -401,9 +401,9 @@ fn idle_of_run<'a>(rows: impl Iterator<Item = &'a Row>) -> IdleSum {
 
 /// How many workers have which reason.
 #[derive(Default)]
-struct Reasons(BTreeMap<&'static str, (Option<WhyIdle>, u32)>);
+struct IdleReasons(BTreeMap<&'static str, (Option<WhyIdle>, u32)>);
 
-impl Reasons {
+impl IdleReasons {
     fn count(&mut self, row: &Row) {
         let why_idle = row.last.iter().flat_map(|last| &last.why_idle);
         for why in why_idle.flatten() {
@@ -473,7 +473,7 @@ fn sites(rows: &[&Row]) -> Vec<SitePicture> {
 
 /// What both ends of one direction have counted.
 #[derive(Clone, Copy, Default)]
-struct Counted {
+struct CountedRow {
     sent: u64,
     received: u64,
     taken: u64,
@@ -481,7 +481,7 @@ struct Counted {
 }
 
 fn traffic(rows: &[&Row]) -> Vec<TrafficPicture> {
-    let mut pairs: BTreeMap<(&str, &str), Counted> = BTreeMap::new();
+    let mut pairs: BTreeMap<(&str, &str), CountedRow> = BTreeMap::new();
     for row in rows {
         let here = row.node.site.as_str();
         for traffic in row.last.iter().flat_map(|last| &last.sites) {

@@ -52,7 +52,7 @@ impl HistorySpan {
 const NO_FUNCTION: u16 = u16::MAX;
 
 #[derive(Clone, Copy)]
-struct Kept {
+struct KeptSpans {
     start_ms: u64,
     length_ms: u32,
     activity: Activity,
@@ -62,13 +62,13 @@ struct Kept {
     seq: u64,
 }
 
-impl Kept {
+impl KeptSpans {
     fn end_ms(&self) -> u64 {
         self.start_ms + u64::from(self.length_ms)
     }
 
     /// Grows over `next`, if that is the same activity and function, without a gap.
-    fn absorb(&mut self, next: &Kept) -> bool {
+    fn absorb(&mut self, next: &KeptSpans) -> bool {
         let is_same = next.activity == self.activity && next.function == self.function;
         if !is_same || next.start_ms > self.end_ms() + JOIN_MS {
             return false;
@@ -82,7 +82,7 @@ impl Kept {
     }
 }
 
-type Row = VecDeque<Kept>;
+type Row = VecDeque<KeptSpans>;
 
 /// The spans of all workers.
 #[derive(Default)]
@@ -96,14 +96,14 @@ impl Spans {
     /// Returns the part of the span that nobody told of before, if there is any.
     pub(super) fn add(&mut self, span: HistorySpan) -> Option<HistorySpan> {
         let row = self.rows.entry((span.node, span.worker)).or_default();
-        let told = row.back().map_or(0, Kept::end_ms);
+        let told = row.back().map_or(0, KeptSpans::end_ms);
         // Offsets of clocks are known to a few milliseconds: what overlaps is cut.
         let start_ms = span.start_ms.max(told);
         let length_ms = u32::try_from(span.end_ms().checked_sub(start_ms)?).ok()?;
         if length_ms == 0 {
             return None;
         }
-        let new = Kept {
+        let new = KeptSpans {
             start_ms,
             length_ms,
             activity: span.activity,
@@ -153,7 +153,7 @@ impl Spans {
     /// Halves the older half: short spans are put together to longer ones, with the activity that most of that time went into. So the whole run stays
     /// in sight, the older the coarser.
     fn make_coarser(&mut self) {
-        let ends = self.rows.values().flatten().map(Kept::end_ms);
+        let ends = self.rows.values().flatten().map(KeptSpans::end_ms);
         let mut ends: Vec<u64> = ends.collect();
         let middle = ends.len() / 2;
         let (_, &mut until_ms, _) = ends.select_nth_unstable(middle);
@@ -179,7 +179,7 @@ impl Spans {
 /// The row with spans that end until `until_ms` put together, so that few of them are shorter than `grain_ms`.
 fn coarser(row: &Row, until_ms: u64, grain_ms: u64) -> Row {
     let mut new = Row::with_capacity(row.len());
-    let mut group = Group::default();
+    let mut group = SpanGroup::default();
     for kept in row {
         let is_open = kept.end_ms() > until_ms || u64::from(kept.length_ms) >= grain_ms;
         if is_open || !group.takes(kept, grain_ms) {
@@ -194,7 +194,7 @@ fn coarser(row: &Row, until_ms: u64, grain_ms: u64) -> Row {
     new
 }
 
-fn push(row: &mut Row, next: Option<Kept>) {
+fn push(row: &mut Row, next: Option<KeptSpans>) {
     let Some(next) = next else { return };
     if !row.back_mut().is_some_and(|last| last.absorb(&next)) {
         row.push_back(next);
@@ -203,20 +203,20 @@ fn push(row: &mut Row, next: Option<Kept>) {
 
 /// Short spans that become one.
 #[derive(Default)]
-struct Group {
-    whole: Option<Kept>,
+struct SpanGroup {
+    whole: Option<KeptSpans>,
     /// Milliseconds of each activity.
     sums: [u32; Activity::COUNT],
 }
 
-impl Group {
-    fn takes(&self, next: &Kept, grain_ms: u64) -> bool {
+impl SpanGroup {
+    fn takes(&self, next: &KeptSpans, grain_ms: u64) -> bool {
         self.whole.is_none_or(|whole| {
             next.end_ms() - whole.start_ms <= grain_ms && next.start_ms <= whole.end_ms() + JOIN_MS
         })
     }
 
-    fn add(&mut self, next: &Kept) {
+    fn add(&mut self, next: &KeptSpans) {
         self.sums[next.activity as usize] += next.length_ms;
         match &mut self.whole {
             None => self.whole = Some(*next),
@@ -231,7 +231,7 @@ impl Group {
         }
     }
 
-    fn end(&mut self) -> Option<Kept> {
+    fn end(&mut self) -> Option<KeptSpans> {
         std::mem::take(self).whole
     }
 }

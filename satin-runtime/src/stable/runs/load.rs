@@ -45,7 +45,7 @@ impl Runs {
         place: &RunPlace,
         wanted: &dyn Fn(&LogName) -> bool,
     ) -> Result<LoadedRun, StableError> {
-        let (mut loaded, mut union) = (LoadedRun::default(), Union::default());
+        let (mut loaded, mut union) = (LoadedRun::default(), LogUnion::default());
         for (log, segments) in self.logs(place)? {
             if !wanted(&log) {
                 continue;
@@ -70,7 +70,7 @@ impl Runs {
         &self,
         path: String,
         loaded: &mut LoadedRun,
-        union: &mut Union,
+        union: &mut LogUnion,
     ) -> Result<(), StableError> {
         let bytes = match self.stable.read(&path, 0..LONGEST_SEGMENT) {
             // Its writer has no more use for it.
@@ -90,7 +90,7 @@ impl Runs {
 
 /// The union of batches.
 #[derive(Default)]
-struct Union {
+struct LogUnion {
     offers: Vec<Offer>,
     /// Offers that are there already.
     known: HashSet<(RootName, BoundName, Vec<u8>)>,
@@ -102,7 +102,7 @@ struct Union {
     tidy: usize,
 }
 
-impl Union {
+impl LogUnion {
     fn add(&mut self, batch: Batch) {
         for offer in batch.offers {
             let name = (offer.root, offer.bound, offer.value.clone());

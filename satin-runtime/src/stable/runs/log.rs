@@ -38,9 +38,9 @@ pub struct LogWriter {
     sealing: Sealing,
     place: RunPlace,
     log: LogName,
-    current: Part,
+    current: SegmentPart,
     /// The segments with results of root jobs.
-    lasting: Part,
+    lasting: SegmentPart,
     /// Bytes in the segments that may be there.
     segments: BTreeMap<u32, u64>,
 }
@@ -59,7 +59,7 @@ pub struct Appended {
 }
 
 /// Segments of a log, one after the other.
-struct Part {
+struct SegmentPart {
     /// The segment that is appended to.
     segment: u32,
     /// The shared values that stand in segments that are not to be forgotten.
@@ -68,9 +68,9 @@ struct Part {
     refused: BTreeSet<ValueName>,
 }
 
-impl Part {
-    fn from(segment: u32) -> Part {
-        Part {
+impl SegmentPart {
+    fn from(segment: u32) -> SegmentPart {
+        SegmentPart {
             segment,
             values: BTreeSet::new(),
             refused: BTreeSet::new(),
@@ -92,8 +92,8 @@ impl LogWriter {
             sealing,
             place,
             log,
-            current: Part::from(0),
-            lasting: Part::from(LASTING),
+            current: SegmentPart::from(0),
+            lasting: SegmentPart::from(LASTING),
             segments: BTreeMap::new(),
         }
     }
@@ -136,7 +136,7 @@ impl LogWriter {
     /// the bytes that it takes, and the number of results that were left out.
     fn append_to(
         &mut self,
-        part: fn(&mut LogWriter) -> &mut Part,
+        part: fn(&mut LogWriter) -> &mut SegmentPart,
         mut batch: Batch,
         value: &dyn Fn(ValueName) -> Option<Vec<u8>>,
     ) -> Result<(u64, usize), StableError> {
@@ -183,7 +183,7 @@ impl LogWriter {
     /// Appends to the segment of that part, or to the next if it is full. Nothing, if the batch is empty.
     fn append_frame(
         &mut self,
-        part: fn(&mut LogWriter) -> &mut Part,
+        part: fn(&mut LogWriter) -> &mut SegmentPart,
         batch: &Batch,
     ) -> Result<u64, StableError> {
         if batch.is_empty() {
@@ -226,9 +226,9 @@ impl LogWriter {
     /// Lets the next batch begin a new segment, with all the values that its results mention.
     pub fn next_segment(&mut self) {
         let refused = std::mem::take(&mut self.current.refused);
-        self.current = Part {
+        self.current = SegmentPart {
             refused,
-            ..Part::from(self.current.segment + 1)
+            ..SegmentPart::from(self.current.segment + 1)
         };
     }
 

@@ -21,7 +21,7 @@ pub trait CallOf<'p, F: Function>: Prepared<'p, Function = F, Out = F::Out> {}
 impl<'p, F: Function, P: Prepared<'p, Function = F, Out = F::Out>> CallOf<'p, F> for P {}
 
 /// What a loop makes of two results.
-trait Join<R>: Sync {
+trait JoinResults<R>: Sync {
     /// The function, by its name.
     fn name(&self) -> Option<&'static str>;
     /// Puts two results together, as the next child of the invocation.
@@ -31,7 +31,7 @@ trait Join<R>: Sync {
 /// Each result stays what it is.
 struct NoJoin;
 
-impl<R> Join<R> for NoJoin {
+impl<R> JoinResults<R> for NoJoin {
     fn name(&self) -> Option<&'static str> {
         None
     }
@@ -43,7 +43,7 @@ impl<R> Join<R> for NoJoin {
 /// A spawnable function puts results together.
 struct JoinBy<'p, J, G: Function, Q>(J, PhantomData<fn(&'p G) -> Q>);
 
-impl<'p, R, J, G, Q> Join<R> for JoinBy<'p, J, G, Q>
+impl<'p, R, J, G, Q> JoinResults<R> for JoinBy<'p, J, G, Q>
 where
     J: Fn(R, R) -> Q + Sync,
     G: Function<Out = R>,
@@ -71,7 +71,7 @@ where
     C: Fn(usize) -> P + Sync,
     F: Function,
     P: CallOf<'p, F>,
-    J: Join<F::Out>,
+    J: JoinResults<F::Out>,
 {
     /// Runs the loop: `run` enters the pool, or goes on in the running job.
     fn run(
@@ -120,7 +120,7 @@ where
     C: Fn(usize) -> P + Sync,
     F: Function,
     P: CallOf<'p, F>,
-    J: Join<F::Out>,
+    J: JoinResults<F::Out>,
 {
     #[inline]
     unsafe fn run(&self, cx: Cx, index: u32, at: usize) {

@@ -483,11 +483,11 @@ pub struct WritePart<T> {
     value: Option<T>,
     to: Option<Arc<Version<T>>>,
     /// What a task has made that has run elsewhere, where that is kept.
-    late: Option<Box<Late<T>>>,
+    late: Option<Box<LateArgument<T>>>,
 }
 
 /// What a task has made elsewhere.
-enum Late<T> {
+enum LateArgument<T> {
     /// It has come, or is kept there.
     Delivered(DeliveredPart<T>),
     /// It is in this version, for which the task may run again.
@@ -584,8 +584,8 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
 
     fn put_elsewhere(&mut self, origin: &Origin<'_>, show: &mut dyn FnMut(MadeElsewhere)) {
         let Some(to) = self.to.take() else { return };
-        let late = Box::new(Late::Put(Arc::downgrade(&to)));
-        let Some(Late::Delivered(made)) = self.late.replace(late).map(|late| *late) else {
+        let late = Box::new(LateArgument::Put(Arc::downgrade(&to)));
+        let Some(LateArgument::Delivered(made)) = self.late.replace(late).map(|late| *late) else {
             unreachable!("{MADE}")
         };
         // SAFETY: the task is the one writer, and ends once.
@@ -600,7 +600,7 @@ impl<T: Travels + Clone + Send + Sync> Part for WritePart<T> {
     }
 
     fn end_again(&mut self, again: &SecondRun<'_>) {
-        if let Some(Late::Put(version)) = self.late.as_deref() {
+        if let Some(LateArgument::Put(version)) = self.late.as_deref() {
             again.put(version, self.value.take());
         }
     }
@@ -652,7 +652,7 @@ impl<T: Travels + Send + Sync> Alters<T> for WritePart<T> {
     }
 
     fn receive(&mut self, made: OutcomePart) {
-        self.late = Some(Box::new(Late::Delivered(DeliveredPart::read(made))));
+        self.late = Some(Box::new(LateArgument::Delivered(DeliveredPart::read(made))));
     }
 }
 

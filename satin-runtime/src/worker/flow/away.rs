@@ -208,7 +208,7 @@ pub(super) struct RemoteData<T> {
 }
 
 struct AwayState {
-    stage: Stage,
+    stage: AwayStage,
     waiting: Vec<Waiter>,
     /// `None` once the data are here.
     task: Option<Arc<OriginTask>>,
@@ -217,7 +217,7 @@ struct AwayState {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum AwayStage {
     /// Nobody has asked for them.
     Away,
     /// They are being fetched.
@@ -293,7 +293,7 @@ impl<T: Travels> RemoteData<T> {
             read: OnceLock::new(),
             remade: OnceLock::new(),
             state: Mutex::new(AwayState {
-                stage: Stage::Away,
+                stage: AwayStage::Away,
                 waiting: Vec::new(),
                 task: Some(Arc::clone(&origin.task)),
                 is_kept: true,
@@ -360,7 +360,7 @@ impl<T> RemoteData<T> {
     /// The data have come, have been made again, or never will be. Gives who has waited.
     fn over(&self, pool: &Pool) -> Waited {
         let mut state = self.state();
-        state.stage = Stage::Over;
+        state.stage = AwayStage::Over;
         let (waiting, task) = (std::mem::take(&mut state.waiting), state.task.take());
         drop(state);
         self.let_go(pool);
@@ -539,17 +539,17 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
             return false;
         };
         let mut state = away.state();
-        if state.stage == Stage::Over {
+        if state.stage == AwayStage::Over {
             return false;
         }
         if let Some(Waiter::Task(_) | Waiter::Aside(_)) = waiter {
             pool.boards.asked.coming.fetch_add(1, Ordering::Relaxed);
         }
         state.waiting.extend(waiter);
-        if state.stage != Stage::Away {
+        if state.stage != AwayStage::Away {
             return true;
         }
-        state.stage = Stage::Asked;
+        state.stage = AwayStage::Asked;
         drop(state);
         let kept = |ticket| KeptElsewhere {
             ticket,
@@ -574,12 +574,12 @@ impl<T: Send + Sync + 'static> Bring for Version<T> {
         let mut state = away.state();
         if state.waiting.is_empty() {
             // Fetched without being needed: who needs them will ask again, in vain.
-            if state.stage == Stage::Asked {
-                state.stage = Stage::Away;
+            if state.stage == AwayStage::Asked {
+                state.stage = AwayStage::Away;
             }
             return nobody;
         }
-        state.stage = Stage::Remade;
+        state.stage = AwayStage::Remade;
         let task = state.task.clone();
         drop(state);
         if let Some(task) = task {

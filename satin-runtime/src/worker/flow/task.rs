@@ -49,13 +49,13 @@ pub struct TaskHead {
     /// The number of the task among its flow's.
     index: u32,
     pub(super) core: *const FlowCore,
-    form: &'static Form,
+    form: &'static TaskForm,
     /// It has run before, elsewhere, and what it made is lost.
     is_again: AtomicBool,
 }
 
 /// What is done with a task of known types.
-struct Form {
+struct TaskForm {
     function: &'static VTable,
     /// The function is known in this process alone.
     is_local: bool,
@@ -115,7 +115,7 @@ where
             index,
             core,
             form: const {
-                &Form {
+                &TaskForm {
                     function: const { &vtable::<F, P>() },
                     is_local: IS_LOCAL,
                     // SAFETY: (of the next four) the task is one of `F` and `P`, as it has this form.

@@ -23,7 +23,7 @@ use crate::job::{
 /// What one task makes of a piece of data: empty until then, and not changed any more afterwards.
 pub struct Version<T> {
     pub(super) waiters: Waiters<TaskHead>,
-    value: UnsafeCell<Option<Value<T>>>,
+    value: UnsafeCell<Option<VersionValue<T>>>,
     /// The worker that has made it: its data are in that worker's cache, as far as they are in one.
     maker: AtomicU32,
     /// Its name, if it is to travel.
@@ -31,7 +31,7 @@ pub struct Version<T> {
 }
 
 /// Where a version's data are.
-enum Value<T> {
+enum VersionValue<T> {
     /// In the version, whose one holder may change them.
     Own(T),
     /// Elsewhere, and others may look at them.
@@ -62,15 +62,15 @@ impl<T> Version<T> {
 
     /// A version that is there.
     pub(super) fn made(value: T) -> Arc<Version<T>> {
-        Version::of(Value::Own(value))
+        Version::of(VersionValue::Own(value))
     }
 
     /// A version whose data are elsewhere.
     pub(super) fn shared(value: Arc<dyn Deref<Target = T> + Send + Sync>) -> Arc<Version<T>> {
-        Version::of(Value::Shared(value))
+        Version::of(VersionValue::Shared(value))
     }
 
-    fn of(value: Value<T>) -> Arc<Version<T>> {
+    fn of(value: VersionValue<T>) -> Arc<Version<T>> {
         Arc::new(Version {
             waiters: Waiters::none(),
             value: UnsafeCell::new(Some(value)),
@@ -86,7 +86,7 @@ impl<T> Version<T> {
     pub(super) unsafe fn put(&self, value: T, maker: Option<u32>) {
         self.maker.store(maker.unwrap_or(NOBODY), Ordering::Relaxed);
         // SAFETY: nobody looks at the value before the stack is closed.
-        unsafe { *self.value.get() = Some(Value::Own(value)) }
+        unsafe { *self.value.get() = Some(VersionValue::Own(value)) }
     }
 
     /// Notes that another node keeps the value.
@@ -95,7 +95,7 @@ impl<T> Version<T> {
     /// As for `put`.
     pub(super) unsafe fn put_away(&self, away: RemoteData<T>) {
         // SAFETY: as for `put`.
-        unsafe { *self.value.get() = Some(Value::Away(Box::new(away))) }
+        unsafe { *self.value.get() = Some(VersionValue::Away(Box::new(away))) }
     }
 
     /// The worker that has made the value, if it was one.
@@ -104,7 +104,7 @@ impl<T> Version<T> {
         (maker != NOBODY).then_some(maker)
     }
 
-    fn value(&self) -> Option<&Value<T>> {
+    fn value(&self) -> Option<&VersionValue<T>> {
         if !self.waiters.are_closed() {
             return None;
         }
@@ -115,16 +115,16 @@ impl<T> Version<T> {
     /// The value, once it is there; `None` also if another node keeps it, or if its task has been given up.
     pub(super) fn look(&self) -> Option<&T> {
         match self.value()? {
-            Value::Own(value) => Some(value),
-            Value::Shared(value) => Some(value),
-            Value::Away(away) => away.look(),
+            VersionValue::Own(value) => Some(value),
+            VersionValue::Shared(value) => Some(value),
+            VersionValue::Away(away) => away.look(),
         }
     }
 
     /// As `look`, but what has come as bytes is not read for that.
     pub(super) fn peek(&self) -> Option<&T> {
         match self.value()? {
-            Value::Away(away) => away.peek(),
+            VersionValue::Away(away) => away.peek(),
             _ => self.look(),
         }
     }
@@ -132,7 +132,7 @@ impl<T> Version<T> {
     /// The value, if another node has made it and keeps it, or has kept it.
     pub(super) fn away(&self) -> Option<&RemoteData<T>> {
         match self.value()? {
-            Value::Away(away) => Some(away),
+            VersionValue::Away(away) => Some(away),
             _ => None,
         }
     }
@@ -155,9 +155,9 @@ impl<T> Version<T> {
     {
         match Arc::try_unwrap(this) {
             Ok(version) => Some(match version.value.into_inner()? {
-                Value::Own(value) => value,
-                Value::Shared(value) => T::clone(&value),
-                Value::Away(away) => away.take()?,
+                VersionValue::Own(value) => value,
+                VersionValue::Shared(value) => T::clone(&value),
+                VersionValue::Away(away) => away.take()?,
             }),
             Err(shared) => shared.look().cloned(),
         }

@@ -130,7 +130,7 @@ mod loom_tests {
     use super::*;
 
     /// A task that waits for two versions, and what their writers have written.
-    struct Story {
+    struct WaiterStory {
         task: Pending,
         links: [Link<u32>; 2],
         versions: [(Waiters<u32>, UnsafeCell<u32>); 2],
@@ -138,11 +138,11 @@ mod loom_tests {
     }
 
     // SAFETY: the cells are looked at as the protocol allows, which is what is tested.
-    unsafe impl Sync for Story {}
+    unsafe impl Sync for WaiterStory {}
     // SAFETY: as above.
-    unsafe impl Send for Story {}
+    unsafe impl Send for WaiterStory {}
 
-    impl Story {
+    impl WaiterStory {
         fn write(&self, which: usize) {
             let (waiters, value) = &self.versions[which];
             // SAFETY: the one writer.
@@ -182,7 +182,7 @@ mod loom_tests {
     fn loom_a_task_runs_once_when_both_versions_are_there() {
         loom::model(|| {
             let version = || (Waiters::new(), UnsafeCell::new(0));
-            let story = Arc::new(Story {
+            let story = Arc::new(WaiterStory {
                 task: Pending::new(),
                 links: [Link::default(), Link::default()],
                 versions: [version(), version()],

@@ -54,7 +54,7 @@ pub enum Costs {
 }
 
 impl Costs {
-    fn draw(self, mean: Mean, dice: &mut Dice) -> f64 {
+    fn draw(self, mean: MeanKind, dice: &mut Dice) -> f64 {
         let cost = match self {
             Costs::Uniform => 2.0 * mean.value() * dice.fraction(),
             Costs::Exponential => -mean.value() * (1.0 - dice.fraction()).ln(),
@@ -66,23 +66,23 @@ impl Costs {
 
 /// A mean cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mean {
+enum MeanKind {
     Five,
     Ten,
 }
 
-impl Mean {
+impl MeanKind {
     fn value(self) -> f64 {
         match self {
-            Mean::Five => 5.0,
-            Mean::Ten => 10.0,
+            MeanKind::Five => 5.0,
+            MeanKind::Ten => 10.0,
         }
     }
 
     fn deviation(self) -> f64 {
         match self {
-            Mean::Five => 1.0,
-            Mean::Ten => 3.0,
+            MeanKind::Five => 1.0,
+            MeanKind::Ten => 3.0,
         }
     }
 }
@@ -96,7 +96,7 @@ fn normal(dice: &mut Dice) -> f64 {
 /// The mean costs of the tasks of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Peaks {
-    One(Mean),
+    One(MeanKind),
     Two,
 }
 
@@ -139,8 +139,8 @@ pub fn graph(number: usize, tasks: usize, seed: u64) -> TaskGraph {
         let after: Vec<TaskId> = before.filter(|_| dice.fraction() < probability).collect();
         let mean = match peaks {
             Peaks::One(mean) => mean,
-            Peaks::Two if dice.below(2) == 0 => Mean::Five,
-            Peaks::Two => Mean::Ten,
+            Peaks::Two if dice.below(2) == 0 => MeanKind::Five,
+            Peaks::Two => MeanKind::Ten,
         };
         let cost = costs.draw(mean, &mut dice);
         Task { cost, after }
@@ -162,8 +162,8 @@ fn parameters(number: usize) -> (Method, Costs, Peaks) {
     let (methods, costs) = (Method::VARIANTS, Costs::VARIANTS);
     let peaks = match (each, place % each) {
         (5, _) => Peaks::Two,
-        (_, 0..5) => Peaks::One(Mean::Five),
-        _ => Peaks::One(Mean::Ten),
+        (_, 0..5) => Peaks::One(MeanKind::Five),
+        _ => Peaks::One(MeanKind::Ten),
     };
     (
         methods[kind / costs.len()],
@@ -195,7 +195,11 @@ mod tests {
         };
         for &method in Method::VARIANTS {
             for &costs in Costs::VARIANTS {
-                for peaks in [Peaks::One(Mean::Five), Peaks::One(Mean::Ten), Peaks::Two] {
+                for peaks in [
+                    Peaks::One(MeanKind::Five),
+                    Peaks::One(MeanKind::Ten),
+                    Peaks::Two,
+                ] {
                     assert_eq!(number(method, costs, peaks), 5);
                 }
             }

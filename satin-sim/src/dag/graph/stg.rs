@@ -39,19 +39,19 @@ pub enum StgError {
 }
 
 /// A number of a file, and its line.
-struct Number<'t> {
+struct StgNumber<'t> {
     text: &'t str,
     line: usize,
 }
 
-impl Number<'_> {
+impl StgNumber<'_> {
     fn whole(&self) -> Result<usize, String> {
-        let Number { text, line } = self;
+        let StgNumber { text, line } = self;
         (text.parse()).map_err(|_| format!("line {line}: `{text}` is no whole number"))
     }
 
     fn cost(&self) -> Result<f64, String> {
-        let Number { text, line } = self;
+        let StgNumber { text, line } = self;
         let cost = text.parse().ok();
         let cost = cost.filter(|cost: &f64| cost.is_finite() && *cost >= 0.0);
         cost.ok_or_else(|| format!("line {line}: `{text}` is no cost"))
@@ -78,7 +78,7 @@ fn tasks(text: &str) -> Result<Vec<Task>, String> {
     let lines = lines.filter(|(_, text)| !text.trim_start().starts_with('#'));
     let mut numbers = lines.flat_map(|(line, text)| {
         let words = text.split_whitespace();
-        words.map(move |text| Number { text, line })
+        words.map(move |text| StgNumber { text, line })
     });
     let mut next = |what: &str| numbers.next().ok_or(format!("it ends before {what}"));
     let count = next("the number of tasks")?.whole()?;

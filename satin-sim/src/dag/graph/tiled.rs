@@ -20,12 +20,12 @@ const fn tile(row: usize, column: usize) -> Tile {
 
 /// Makes a graph as a flow does: a task comes after the last earlier writers of what it reads and writes.
 #[derive(Default)]
-struct Program {
+struct TiledProgram {
     tasks: Vec<Task>,
     writers: BTreeMap<Tile, TaskId>,
 }
 
-impl Program {
+impl TiledProgram {
     fn task(&mut self, cost: f64, writes: Tile, reads: &[Tile]) {
         let accesses = std::iter::once(&writes).chain(reads);
         let after = accesses.filter_map(|tile| self.writers.get(tile).copied());
@@ -51,7 +51,7 @@ impl Program {
 /// LU factorisation of `n` times `n` tiles, without pivoting.
 #[must_use]
 pub fn lu(n: usize) -> TaskGraph {
-    let mut program = Program::default();
+    let mut program = TiledProgram::default();
     for k in 0..n {
         program.task(3.3, tile(k, k), &[]);
         for j in k + 1..n {
@@ -70,7 +70,7 @@ pub fn lu(n: usize) -> TaskGraph {
 /// Cholesky factorisation of `n` times `n` tiles, of which the lower half is used.
 #[must_use]
 pub fn cholesky(n: usize) -> TaskGraph {
-    let mut program = Program::default();
+    let mut program = TiledProgram::default();
     for k in 0..n {
         program.task(1.7, tile(k, k), &[]);
         for i in k + 1..n {
@@ -89,7 +89,7 @@ pub fn cholesky(n: usize) -> TaskGraph {
 /// Sweeps of Gauss-Seidel over `n` times `n` blocks, each of which reads its four neighbours.
 #[must_use]
 pub fn gauss_seidel(n: usize, sweeps: usize) -> TaskGraph {
-    let mut program = Program::default();
+    let mut program = TiledProgram::default();
     for _ in 0..sweeps {
         for row in 0..n {
             for column in 0..n {

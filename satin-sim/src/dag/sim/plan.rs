@@ -8,14 +8,14 @@ use crate::dag::world::PROCESSORS_MAX;
 
 /// A time on a processor that is taken.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct TimeSlot {
     from: f64,
     until: f64,
 }
 
 /// A place for a task in the plan.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PlannedPlace {
     on: ProcessorId,
     from: f64,
     until: f64,
@@ -24,9 +24,9 @@ struct Place {
 /// A plan while it is made.
 struct Draft {
     /// The place of each task that is planned already.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<PlannedPlace>>,
     /// The taken times of each processor, in order.
-    slots: Vec<Vec<Slot>>,
+    slots: Vec<Vec<TimeSlot>>,
     live: Vec<ProcessorId>,
 }
 
@@ -44,11 +44,11 @@ impl Draft {
         begin
     }
 
-    fn take(&mut self, place: Place) {
-        let Place { on, from, until } = place;
+    fn take(&mut self, place: PlannedPlace) {
+        let PlannedPlace { on, from, until } = place;
         let slots = &mut self.slots[on];
         let index = slots.partition_point(|slot| slot.from < from);
-        slots.insert(index, Slot { from, until });
+        slots.insert(index, TimeSlot { from, until });
     }
 }
 
@@ -66,8 +66,8 @@ impl Sim<'_> {
         for on in draft.live.clone() {
             if let Some(run) = self.processors[on].running {
                 let (from, until) = (self.now, self.now + self.rest_of_run(on));
-                draft.take(Place { on, from, until });
-                draft.places[run.task] = Some(Place { on, from, until });
+                draft.take(PlannedPlace { on, from, until });
+                draft.places[run.task] = Some(PlannedPlace { on, from, until });
             }
         }
         for &task in &order {
@@ -129,12 +129,12 @@ impl Sim<'_> {
         })
     }
 
-    fn best_place(&self, task: TaskId, draft: &Draft) -> Place {
+    fn best_place(&self, task: TaskId, draft: &Draft) -> PlannedPlace {
         // Moving costs what was gathered, or done.
         let stays = self.graph.mean_cost;
         let now_on = self.states[task].processor();
         let earliest = self.inputs_at(task, draft);
-        let mut best: Option<(f64, Place)> = None;
+        let mut best: Option<(f64, PlannedPlace)> = None;
         for &on in &draft.live {
             let place = match (self.states[task], draft.places[task]) {
                 (State::Running(running_on), Some(place)) if running_on == on => place,
@@ -142,7 +142,7 @@ impl Sim<'_> {
                     let length = self.expected_time(task, on);
                     let from = draft.gap(on, earliest[on], length);
                     let until = from + length;
-                    Place { on, from, until }
+                    PlannedPlace { on, from, until }
                 }
             };
             let bonus = if now_on == Some(on) { stays } else { 0.0 };
@@ -188,7 +188,7 @@ impl Sim<'_> {
     }
 
     /// The time at which an output that is not made yet would be on a processor.
-    fn planned_at(&self, writer: Option<Place>, size: f64, to: ProcessorId) -> f64 {
+    fn planned_at(&self, writer: Option<PlannedPlace>, size: f64, to: ProcessorId) -> f64 {
         match writer {
             // It is done, and only the task itself has its output where it is: nowhere else can the task run.
             None => f64::INFINITY,
