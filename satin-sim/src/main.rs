@@ -38,13 +38,13 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    pool: PoolOptions,
+    pool: Pool,
     #[command(flatten)]
     seed: Seed,
     #[command(flatten)]
     faults: Faults,
     #[command(flatten)]
-    output: SimOutput,
+    output: Output,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -95,11 +95,11 @@ enum Command {
         #[arg(long, default_value_t = 5)]
         runs: u64,
         #[command(flatten)]
-        pool: PoolOptions,
+        pool: Pool,
         #[command(flatten)]
         seed: Seed,
         #[command(flatten)]
-        output: SimOutput,
+        output: Output,
     },
     /// Tells a story with the usual settings and real time scales, over many seeds. The exit code is 1 if it goes wrong.
     Story {
@@ -216,7 +216,7 @@ struct Seed {
 }
 
 #[derive(Args)]
-struct PoolOptions {
+struct Pool {
     /// Number of nodes, over all sites.
     #[arg(long, default_value_t = 16)]
     nodes: u32,
@@ -254,13 +254,13 @@ struct PoolOptions {
 }
 
 #[derive(Args)]
-struct SimOutput {
+struct Output {
     /// Write the figures to this file too, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-impl PoolOptions {
+impl Pool {
     fn settings(&self, seed: &Seed) -> anyhow::Result<Settings> {
         anyhow::ensure!(
             self.sites > 0 && self.nodes >= self.sites && self.threads > 0,
@@ -284,7 +284,7 @@ impl PoolOptions {
     }
 }
 
-impl SimOutput {
+impl Output {
     fn write(&self, figures: &impl Serialize) -> anyhow::Result<()> {
         let Some(file) = &self.json else {
             return Ok(());

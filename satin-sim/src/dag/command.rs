@@ -61,7 +61,7 @@ Examples:
 pub struct Dag {
     /// Graphs: random, stg, a file, a folder, lu:N, cholesky:N or gauss-seidel:N,SWEEPS.
     #[arg(default_value = "random", value_parser = source)]
-    graphs: GraphSource,
+    graphs: Source,
     /// Take all graphs, not a sample.
     #[arg(long, conflicts_with = "sample")]
     full: bool,
@@ -102,7 +102,7 @@ pub struct Dag {
 
 /// Where graphs come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum GraphSource {
+enum Source {
     Random,
     Stg,
     Lu(usize),
@@ -113,7 +113,7 @@ enum GraphSource {
 
 // ---- arguments
 
-fn source(text: &str) -> Result<GraphSource, String> {
+fn source(text: &str) -> Result<Source, String> {
     /// More would be millions of tasks.
     const TILES_MAX: usize = 64;
     let number = |text: &str| {
@@ -122,16 +122,16 @@ fn source(text: &str) -> Result<GraphSource, String> {
         number.ok_or(format!("{text} is no number from 1 to {TILES_MAX}"))
     };
     match text.split_once(':') {
-        None if text == "random" => Ok(GraphSource::Random),
-        None if text == "stg" => Ok(GraphSource::Stg),
-        Some(("lu", tiles)) => Ok(GraphSource::Lu(number(tiles)?)),
-        Some(("cholesky", tiles)) => Ok(GraphSource::Cholesky(number(tiles)?)),
+        None if text == "random" => Ok(Source::Random),
+        None if text == "stg" => Ok(Source::Stg),
+        Some(("lu", tiles)) => Ok(Source::Lu(number(tiles)?)),
+        Some(("cholesky", tiles)) => Ok(Source::Cholesky(number(tiles)?)),
         Some(("gauss-seidel", numbers)) => {
             let (blocks, sweeps) = numbers.split_once(',').unwrap_or((numbers, "1"));
             let (blocks, sweeps) = (number(blocks)?, number(sweeps)?);
-            Ok(GraphSource::GaussSeidel { blocks, sweeps })
+            Ok(Source::GaussSeidel { blocks, sweeps })
         }
-        _ => Ok(GraphSource::Path(text.into())),
+        _ => Ok(Source::Path(text.into())),
     }
 }
 
@@ -194,7 +194,7 @@ impl Dag {
     /// The rows of section 4 of the design, or all combinations of what was asked for.
     fn cases(&self) -> anyhow::Result<Vec<Case>> {
         // Graphs that somebody has named are taken whole.
-        let of_design = |tasks| Some(tasks).filter(|_| self.graphs == GraphSource::Random);
+        let of_design = |tasks| Some(tasks).filter(|_| self.graphs == Source::Random);
         let small = Size {
             processors: 5,
             tasks: of_design(500),
@@ -285,7 +285,7 @@ impl Dag {
         let tasks = cases.iter().filter_map(|case| case.size.tasks).max();
         let tasks = tasks.unwrap_or_default();
         match &self.graphs {
-            GraphSource::Random => {
+            Source::Random => {
                 // The set has graphs of 1,000 tasks; smaller ones are their first tasks.
                 let tasks = tasks.max(1000);
                 let numbers: Vec<usize> = (0..random::GRAPHS).collect();
@@ -294,7 +294,7 @@ impl Dag {
                     .map(|number| random::graph(number, tasks, self.seed))
                     .collect())
             }
-            GraphSource::Stg => {
+            Source::Stg => {
                 let root = std::env::var_os("SATIN_DATA");
                 let root = root.map_or_else(|| PathBuf::from("../shared/data"), PathBuf::from);
                 let graphs = stg::read(&root.join("stg"));
@@ -302,7 +302,7 @@ impl Dag {
                     graphs.context("set SATIN_DATA to a folder with a folder stg in it")?;
                 Ok(self.sampled(of_size(graphs, tasks)?))
             }
-            GraphSource::Path(path) => {
+            Source::Path(path) => {
                 anyhow::ensure!(
                     path.exists(),
                     "there is no file or folder {}; graphs are random, stg, lu:N, cholesky:N, gauss-seidel:N,SWEEPS, a file or a folder",
@@ -310,9 +310,9 @@ impl Dag {
                 );
                 Ok(self.sampled(of_size(stg::read(path)?, tasks)?))
             }
-            GraphSource::Lu(tiles) => of_size(vec![tiled::lu(*tiles)], tasks),
-            GraphSource::Cholesky(tiles) => of_size(vec![tiled::cholesky(*tiles)], tasks),
-            GraphSource::GaussSeidel { blocks, sweeps } => {
+            Source::Lu(tiles) => of_size(vec![tiled::lu(*tiles)], tasks),
+            Source::Cholesky(tiles) => of_size(vec![tiled::cholesky(*tiles)], tasks),
+            Source::GaussSeidel { blocks, sweeps } => {
                 of_size(vec![tiled::gauss_seidel(*blocks, *sweeps)], tasks)
             }
         }
