@@ -49,13 +49,13 @@ const HEADERS: usize = 28;
 /// Number of clients of a relay that can get answers; datagrams of more clients are lost.
 const FLOWS_MAX: usize = 4096;
 
-/// What becomes of the datagrams between two sites that do not reach each other.
+/// The fate of datagrams between two sites that do not reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
     /// The datagrams are lost.
     Silence,
-    /// The datagrams are lost, and a firewall says so: their sender hears (by ICMP) that no process listens. Only Linux tells
-    /// who says it, so elsewhere a node would believe that it is the other one's machine.
+    /// The datagrams are lost, and a firewall says so: their sender hears (by ICMP) that no process listens. Only Linux names the
+    /// sender of that answer. On other systems a node would take it for an answer of the other node's machine.
     Reject,
 }
 

@@ -203,7 +203,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Who answers requests for fences in a pool.
+/// The party of a pool that answers requests for fences: the thread of the store.
 pub(crate) struct FenceDesk {
     ask: Box<dyn Fn(FenceRequest) + Send + Sync>,
 }
@@ -234,13 +234,13 @@ fn desks() -> MutexGuard<'static, BTreeMap<u64, Option<FenceDesk>>> {
     DESKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// That pool has a network from now on, and perhaps a store.
+/// Notes that a pool has a network from now on, and perhaps a store.
 pub(crate) fn opens(pool: u64, desk: Option<FenceDesk>) {
     HAD_POOL.store(true, Ordering::Relaxed);
     desks().insert(pool, desk);
 }
 
-/// The pool has ended.
+/// Notes that a pool has ended.
 pub(crate) fn closes(pool: u64) {
     desks().remove(&pool);
 }

@@ -8,8 +8,7 @@ use std::{
 
 use super::{
     Action, Context, Deal, HarvestReader, Identity, Message, NodeId, Notice, Peer, PendingArrival,
-    Rule, Side, TookJobs, books, membership, message::Cargo, relay, repair, root, shared, stable,
-    steal,
+    Rule, TookJobs, books, membership, message::Cargo, relay, repair, root, shared, stable, steal,
 };
 use crate::job::{
     Batch, Gathered, JobId, KeptElsewhere, Lattices, Offer, RootName, RootRun, Saved, ValueName,
@@ -740,15 +739,8 @@ impl Parts<'_> {
             } => {
                 // The welcome names the master, and comes with the view that such a word is judged
                 // by.
-                let theirs = Side {
-                    branches,
-                    term,
-                    master: Some((master.stamp, master.peer.id)),
-                    has_master: true,
-                    members: 1,
-                };
                 if !self.membership.is_searching()
-                    && (self.membership).counts(cx, from, &master, theirs, self.root)
+                    && (self.membership).counts(cx, from, (branches, term), &master, self.root)
                 {
                     let before = self.root.master(cx.view).map(|master| master.peer.id);
                     self.root.told(cx, from, (branches, term), master);

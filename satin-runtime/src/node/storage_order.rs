@@ -1,4 +1,4 @@
-//! What a driver is to do in the store.
+//! Orders to the driver about the store.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct RunEpoch {
     pub run: RunName,
 }
 
-/// What a driver is to do in the store.
+/// An order to the driver about the store.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StorageOrder {
     /// This node is master: find the run, or begin one, and load what stands there. Answered by
@@ -58,7 +58,7 @@ pub enum StorageOrder {
     },
 }
 
-/// What a node does about `main` when it looks which one is the latest.
+/// The step that follows when the node looks which `main` is the latest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MainStep {
     /// Nothing: it has lost its master.

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::job::{Answer, Batch, JobId, Offer, OrphanNews, Parcel, Saved};
 
-/// The first characters of a text that says more than a line of a log should.
+/// The longest text of what has no words of its own, in characters. Too short: nobody understands it. Too long: a line of the log is a page.
 const LINE: usize = 80;
 
 /// A node by the beginning of its number, with a dash for each life after the first. The numbers of simulated nodes are small, and decimal.
@@ -20,7 +20,7 @@ pub(crate) fn name(peer: Peer) -> String {
     }
 }
 
-/// What has no words of its own.
+/// The beginning of the debug form of what has no words of its own.
 fn beginning(of: &impl Debug) -> String {
     let mut text = format!("{of:?}");
     text.truncate(
@@ -31,7 +31,11 @@ fn beginning(of: &impl Debug) -> String {
     text
 }
 
-/// What the node is told.
+fn any_message(said: &Message) -> String {
+    message(said).unwrap_or_else(|| beginning(said))
+}
+
+/// Any event in words, for the log.
 pub(crate) fn told(told: &Event) -> String {
     match told {
         Event::Received {
@@ -39,19 +43,17 @@ pub(crate) fn told(told: &Event) -> String {
             message: said,
             ..
         } => {
-            let said = message(said).unwrap_or_else(|| beginning(said));
-            format!("{} says: {said}", name(*from))
+            format!("{} says: {}", name(*from), any_message(said))
         }
         _ => event(told).unwrap_or_else(|| beginning(told)),
     }
 }
 
-/// What the node wants done.
+/// Any action in words, for the log.
 pub(crate) fn wanted(wanted: &Action) -> String {
     match wanted {
         Action::Send(to, said) => {
-            let said = message(said).unwrap_or_else(|| beginning(said));
-            format!("says to {}: {said}", name(*to))
+            format!("says to {}: {}", name(*to), any_message(said))
         }
         _ => action(wanted, None).unwrap_or_else(|| beginning(wanted)),
     }

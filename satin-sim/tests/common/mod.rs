@@ -1,4 +1,4 @@
-//! What the forced schedules and the stories of cuts have in common.
+//! Parts that the forced schedules and the stories of cuts share.
 
 use std::time::Duration;
 

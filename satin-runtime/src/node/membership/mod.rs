@@ -982,18 +982,7 @@ impl Membership {
         let mine = root.side(cx.view);
         if detector.is_over(from) {
             tell_dead(cx, from, mine);
-        // A node that has lost the master of that side is of another. But the master may only have been stopped, and one that this node has not
-        // seen yet is not lost. And a newcomer whom a master did not name to this side before it left is a mate, as soon as this node knows of its
-        // end, too.
-        } else if detector.is_active(from)
-            || side.is_same(&mine)
-                && match side.has_master {
-                    true => (root.master(cx.view)).is_some_and(|master| {
-                        master.peer.id == from.id || !detector.is_over(master.peer)
-                    }),
-                    false => !mine.has_master,
-                }
-        {
+        } else if detector.is_active(from) || is_mate(cx, detector, root, from, &side) {
             if !detector.is_active(from) {
                 detector.insert(now, [Arc::new(identity)]);
                 detector.spread(now);
@@ -1001,7 +990,7 @@ impl Membership {
             if asks {
                 say_here(cx, from, mine, false);
             }
-        // Who is unknown here, and knows that the master has left, waits until this node knows it.
+        // A newcomer that knows of the end of its master waits until this node knows of it.
         } else if !side.is_same(&mine) || side.has_master {
             self.met_side(cx, now, &identity, mine, side);
         }
@@ -1047,14 +1036,14 @@ impl Membership {
         }
     }
 
-    /// Does a member's word about the master count, which is at that side? If the master is dead in this view, the member hears so: see
+    /// Does a member's word about the master of that term count? If the master is dead in this view, the member hears so: see
     /// [`missed`](Membership::missed). A newcomer may have been let in at both sides of a cut, and be in at the one that comes over.
     pub(crate) fn counts(
         &mut self,
         cx: &mut Context<'_>,
         from: Peer,
+        (branches, term): (u32, u32),
         master: &Identity,
-        theirs: Side,
         root: &Roots,
     ) -> bool {
         let MembershipState::In(detector, _) = &self.state else {
@@ -1064,10 +1053,17 @@ impl Membership {
             return true;
         }
         let (who, side) = (master.clone(), root.side(cx.view));
+        let theirs = Side {
+            branches,
+            term,
+            master: Some((who.stamp, who.peer.id)),
+            has_master: true,
+            members: 1,
+        };
         let missed = Message::Missed { who, side };
         cx.actions.push_back(Action::Send(from, missed));
         // A master of an earlier term is told of the one of the day.
-        theirs.term <= side.term || !gives_way(cx, &theirs, &side)
+        term <= side.term || !gives_way(cx, &theirs, &side)
     }
 
     /// The nodes that this node misses.
@@ -1148,6 +1144,22 @@ impl Membership {
         };
         cx.actions.push_back(Action::Send(from, answer));
     }
+}
+
+/// Is a node that says so of the side of this one, though no word of it has come here yet? A node that has lost the master of this side is of another. But
+/// a master that was only stopped, or that this node has not seen yet, is not lost. A newcomer whose master left before it named the newcomer
+/// is a mate once this node knows of that master's end.
+fn is_mate(cx: &Context<'_>, detector: &Detector, root: &Roots, from: Peer, theirs: &Side) -> bool {
+    let mine = root.side(cx.view);
+    let is_master_here = || {
+        root.master(cx.view)
+            .is_some_and(|master| master.peer.id == from.id || !detector.is_over(master.peer))
+    };
+    theirs.is_same(&mine)
+        && match theirs.has_master {
+            true => is_master_here(),
+            false => !mine.has_master,
+        }
 }
 
 /// Of two sides that meet, does this one come over?
